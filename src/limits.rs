@@ -1,0 +1,88 @@
+//! Every bound of the engine, with its reason. Units come last in the names.
+//!
+//! Decoders hold what they read against these before they allocate; writers before they write.
+
+use std::time::Duration;
+
+/// A slice begins at a multiple of this: a page on every x86 machine, a direct-I/O block on every filesystem.
+pub const SLICE_ALIGN_BYTES: u64 = 4096;
+/// The header of a commit. One page, so that a reader gets it with one small read.
+pub const COMMIT_HEADER_BYTES: u64 = 4096;
+/// One entry of a slice table.
+pub const SLICE_ENTRY_BYTES: u64 = 64;
+/// Slices are checksummed in blocks of this: large enough to cost nothing, small enough to verify a range.
+pub const CHECKSUM_BLOCK_BYTES: u64 = 1 << 20;
+/// The longest commit, so that every offset is also an `off_t`.
+pub const COMMIT_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Versions in a segment: at least enough that a boundary's syncs are shared, at most what one open may replay.
+pub const SEGMENT_SIZE_MIN: u32 = 16;
+/// See [`SEGMENT_SIZE_MIN`].
+pub const SEGMENT_SIZE_MAX: u32 = 4096;
+/// See [`SEGMENT_SIZE_MIN`].
+pub const SEGMENT_SIZE_DEFAULT: u32 = 256;
+/// Parts in a step; far above the number of producers that can usefully share one step.
+pub const PARTS_PER_STEP_MAX: u32 = 65_536;
+/// The divisor of the number of slices; far above any data-parallel size.
+pub const DIVISOR_MAX: u32 = 1 << 20;
+
+/// A producer's state with one part. It is copied into every index, so it is a cursor, not a buffer.
+pub const STATE_BYTES_MAX: usize = 1 << 20;
+/// All producers' states: what an index carries at most.
+pub const STATES_BYTES_MAX: u64 = 64 << 20;
+/// Metadata of a part or a checkpoint.
+pub const METADATA_BYTES_MAX: usize = 64 << 10;
+/// Producers that a store ever saw; they stay, so that a requeued one sees that it is done.
+pub const PRODUCERS_MAX: usize = 65_536;
+/// The record of one commit: room for 65,536 part descriptors or a Rewind over 65,536 names.
+pub const RECORD_BYTES_MAX: u64 = 64 << 20;
+/// Parts in one commit; grouping stays far below.
+pub const PARTS_PER_COMMIT_MAX: usize = 65_536;
+/// Slices in one part: 2^32 table entries are 256 GiB of table, more than any step needs.
+pub const SLICES_PER_PART_MAX: u64 = 1 << 32;
+/// An index, all sections: states, 4096 versions of parts, pieces.
+pub const INDEX_BYTES_MAX: u64 = 1 << 32;
+/// What people's fields (host, job, library) may take each; longer ones are cut.
+pub const PEOPLE_TEXT_BYTES_MAX: usize = 64;
+/// A skip's reason.
+pub const REASON_BYTES_MAX: usize = 4096;
+/// A decompressed slice or attachment, declared: beyond it a reader would rather refuse than allocate.
+pub const DECOMPRESSED_BYTES_MAX: u64 = 1 << 40;
+
+/// Marks that are kept: a writer that slept through fewer boundaries still sees the log by name (R6).
+pub const MARKS_KEPT: u64 = 64;
+/// Attempts to win a version before `Contended`: with fair odds among 64 racing writers never reached.
+pub const COMMIT_ATTEMPTS_MAX: u32 = 10_000;
+/// Attempts of one link that neither won nor lost (R2), before its outcome is unknown.
+pub const PUT_ATTEMPTS_MAX: u32 = 4;
+/// Looks at something that contradicts itself for a moment: a directory that vanished, a listing that lags.
+pub const LOOK_AGAIN_MAX: u32 = 8;
+/// Pause between two such looks, doubled each time.
+pub const LOOK_AGAIN_PAUSE: Duration = Duration::from_millis(5);
+/// A mark check is made at least this often while polling (R7).
+pub const POLLS_PER_MARK_CHECK: u32 = 8;
+
+/// Writes are cut to this, and read or written on: what the kernel takes in one call.
+pub const IO_CHUNK_BYTES: usize = 0x7fff_f000;
+/// A draft's write buffer: small parts are written with one call, large slices pass it by.
+pub const DRAFT_BUFFER_BYTES: usize = 256 << 10;
+/// A piece of a large slice that is hashed and then written while it is still in the cache.
+pub const DRAFT_PIECE_BYTES: usize = 256 << 10;
+
+/// Prefetch window in steps.
+pub const WINDOW_STEPS_DEFAULT: usize = 4;
+/// Prefetch window in bytes; never taken from the node's memory.
+pub const WINDOW_BYTES_DEFAULT: u64 = 256 << 20;
+/// Indexes that a handle keeps open for readers behind the head.
+pub const INDEX_CACHE: usize = 4;
+
+/// Local waiting: at first and at most this long on the doorbell before the log is probed.
+pub const DOORBELL_WAIT_MIN: Duration = Duration::from_millis(50);
+/// See [`DOORBELL_WAIT_MIN`].
+pub const DOORBELL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Remote waiting: bounds of the interval between two probes.
+pub const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// See [`PROBE_INTERVAL_MIN`].
+pub const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(2);
+/// How long `next_batch` waits unless told.
+pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);

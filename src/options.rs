@@ -1,0 +1,225 @@
+//! What a user chooses: for ever at creation ([`Options`]), and for one handle ([`Settings`]).
+//!
+//! - Options are written into STORE and never change; settings change nothing on disk.
+//! - Nothing here can weaken durability or verification after creation (R3).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+
+/// Whether what is acknowledged survives a power cut. Fixed at creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Durability {
+    /// File and directory are synced before a publish is acknowledged.
+    #[default]
+    Synced,
+    /// No sync is ever issued: for tmpfs, tests and data that can be made again.
+    Unsynced,
+}
+
+/// How a finished file gets its version name, exclusively.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Primitive {
+    /// `link(2)`.
+    Link,
+    /// `renameat2(RENAME_NOREPLACE)`.
+    RenameNoreplace,
+    /// Rename of a directory that holds the file.
+    RenameDirectory,
+}
+
+impl fmt::Display for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Link => "link",
+            Self::RenameNoreplace => "renameat2(RENAME_NOREPLACE)",
+            Self::RenameDirectory => "rename of a directory",
+        })
+    }
+}
+
+/// What a mount is like for readers on other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum MountClass {
+    /// One host's page cache: ext4, xfs, btrfs, tmpfs, overlay. Mapped, with a doorbell.
+    Local,
+    /// Several nodes, coherent: Lustre, GPFS, CephFS, Gluster, BeeGFS. Copied and polled.
+    Coherent,
+    /// Several nodes, coherent when a file is opened anew: NFS, SMB. Copied and polled with fresh directories.
+    CloseToOpen,
+}
+
+impl MountClass {
+    /// Whether other nodes may write here.
+    pub fn is_remote(self) -> bool {
+        self != Self::Local
+    }
+}
+
+impl fmt::Display for MountClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Local => "local",
+            Self::Coherent => "coherent remote",
+            Self::CloseToOpen => "close-to-open remote",
+        })
+    }
+}
+
+/// The fixed choices of a store, made at creation.
+///
+/// ```
+/// use batchweave::Options;
+/// let options = Options::new().divisor(32).parts_per_step(2);
+/// assert_eq!(options.segment_size, 256);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Options {
+    /// Every part's number of slices is a multiple of this (default 1). Take the largest data-parallel size that
+    /// will read the store: every share count that divides it is then accepted for ever.
+    pub divisor: u32,
+    /// Parts that make a step (default 1). More mixes several producers into each step.
+    pub parts_per_step: u32,
+    /// Versions in a segment, 16..=4096 (default 256): the unit of reclaim. Smaller frees space sooner when commits
+    /// are large, larger costs fewer directory syncs.
+    pub segment_size: u32,
+    /// Whether acknowledged data survives a power cut (default [`Durability::Synced`]).
+    pub durability: Durability,
+    /// Accept a FUSE filesystem that isn't known to keep creation exclusive (default false). Isn't recorded.
+    #[serde(skip)]
+    pub allow_unknown_fuse: bool,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            divisor: 1,
+            parts_per_step: 1,
+            segment_size: limits::SEGMENT_SIZE_DEFAULT,
+            durability: Durability::Synced,
+            allow_unknown_fuse: false,
+        }
+    }
+
+    /// Sets [`Options::divisor`].
+    #[must_use]
+    pub fn divisor(mut self, divisor: u32) -> Self {
+        self.divisor = divisor;
+        self
+    }
+
+    /// Sets [`Options::parts_per_step`].
+    #[must_use]
+    pub fn parts_per_step(mut self, parts: u32) -> Self {
+        self.parts_per_step = parts;
+        self
+    }
+
+    /// Sets [`Options::segment_size`].
+    #[must_use]
+    pub fn segment_size(mut self, versions: u32) -> Self {
+        self.segment_size = versions;
+        self
+    }
+
+    /// Sets [`Options::durability`].
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Sets [`Options::allow_unknown_fuse`].
+    #[must_use]
+    pub fn allow_unknown_fuse(mut self, allow: bool) -> Self {
+        self.allow_unknown_fuse = allow;
+        self
+    }
+
+    /// Holds every choice against its bounds.
+    pub(crate) fn check(&self) -> Result<()> {
+        let in_range = |name: &str, value: u32, min: u32, max: u32| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::new(ErrorKind::Invalid, format!("the {name} is {value}, but has to be {min}..={max}")))
+        };
+        in_range("divisor", self.divisor, 1, limits::DIVISOR_MAX)?;
+        in_range("number of parts per step", self.parts_per_step, 1, limits::PARTS_PER_STEP_MAX)?;
+        in_range("segment size", self.segment_size, limits::SEGMENT_SIZE_MIN, limits::SEGMENT_SIZE_MAX)
+    }
+
+    /// The choices in which `self`, what is asked for, differs from what `store` was made with, in words.
+    pub(crate) fn differences(&self, store: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut compare = |name: &str, asked: String, has: String| {
+            if asked != has {
+                found.push(format!("{name} is {has}, not {asked}"));
+            }
+        };
+        compare("divisor", self.divisor.to_string(), store.divisor.to_string());
+        compare("parts per step", self.parts_per_step.to_string(), store.parts_per_step.to_string());
+        compare("segment size", self.segment_size.to_string(), store.segment_size.to_string());
+        compare("durability", format!("{:?}", self.durability), format!("{:?}", store.durability));
+        found
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How bytes reach a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ReadMode {
+    /// Commit files are mapped; slices are the page cache itself. The default on local mounts.
+    Map,
+    /// Slices are read into pooled buffers. The default on remote mounts, where a page fault can be a SIGBUS.
+    Copy,
+}
+
+/// Choices of one handle; they change nothing on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Map or copy; by default what suits the mount.
+    pub read_mode: Option<ReadMode>,
+    /// Treat the mount as of this class, instead of what it says it is.
+    pub mount_class: Option<MountClass>,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`Settings::read_mode`].
+    #[must_use]
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.read_mode = Some(mode);
+        self
+    }
+
+    /// Sets [`Settings::mount_class`].
+    #[must_use]
+    pub fn mount_class(mut self, class: MountClass) -> Self {
+        self.mount_class = Some(class);
+        self
+    }
+}

@@ -1,0 +1,121 @@
+//! Mapped files: the only room with `unsafe`, one operation a block.
+//!
+//! - Only immutable bytes are mapped: a published commit or index is never opened for writing and never truncated (R1),
+//!   so a `&[u8]` into a mapping doesn't change while it lives. The doorbell, which does, is read as an atomic.
+//! - The size is checked before mapping; what can't be read is found by [`Mapping::populate`], as an error value.
+
+#![expect(unsafe_code, reason = "mmap and madvise; each block has its SAFETY note")]
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::ops::{Deref, Range};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
+
+use super::Word;
+
+/// The bytes of a file for reading, for as long as this lives.
+pub struct Mapping(Inner);
+
+enum Inner {
+    File(Mmap),
+    Memory(Arc<[u8]>),
+}
+
+impl Mapping {
+    /// Maps the first `length` bytes of a file, lazily.
+    pub(super) fn of_file(file: impl AsFd, length: u64) -> io::Result<Self> {
+        let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let file = file.as_fd();
+        // SAFETY: what is mapped has its final name, and such a file is never written or truncated again (R1); a file
+        // cut short by others is found by `populate` before its bytes are touched.
+        let map = unsafe { MmapOptions::new().len(length).map(&file) }?;
+        Ok(Self(Inner::File(map)))
+    }
+
+    /// The same out of memory, for storages that have no files.
+    pub fn of_memory(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(Inner::Memory(bytes.into()))
+    }
+
+    /// Faults `range` in (MADV_POPULATE_READ): EFAULT for what the file no longer has, EINVAL before Linux 5.14.
+    pub(super) fn populate(&self, range: Range<u64>) -> io::Result<()> {
+        let Inner::File(map) = &self.0 else { return Ok(()) };
+        let outside = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let start = usize::try_from(range.start).map_err(|_| outside())?;
+        let end = usize::try_from(range.end).map_err(|_| outside())?;
+        if start >= end {
+            return Ok(());
+        }
+        if end > map.len() {
+            return Err(outside());
+        }
+        map.advise_range(memmap2::Advice::PopulateRead, start, end - start)
+    }
+
+    /// Tells the kernel that a range isn't needed soon; a later touch faults it in again.
+    pub fn release(&self, range: Range<usize>) -> io::Result<()> {
+        let Inner::File(map) = &self.0 else { return Ok(()) };
+        if range.start >= range.end || range.end > map.len() {
+            return Ok(());
+        }
+        // SAFETY: the map is shared and read-only over a file that keeps its bytes (R1), so dropped pages come back as
+        // they were.
+        unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start) }
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Inner::File(map) => map,
+            Inner::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapping({} bytes)", self.len())
+    }
+}
+
+/// The doorbell's word in a shared mapping.
+#[derive(Debug)]
+pub(super) struct MappedWord {
+    map: Mmap,
+}
+
+impl MappedWord {
+    /// Maps the first 4 bytes of a file.
+    pub(super) fn of_file(file: impl AsFd) -> io::Result<Self> {
+        let file = file.as_fd();
+        // SAFETY: the bytes do change under the map, so they are only ever read as an atomic (`word`), never as a slice.
+        let map = unsafe { MmapOptions::new().len(size_of::<u32>()).map(&file) }?;
+        Ok(Self { map })
+    }
+
+    /// The word.
+    pub(super) fn word(&self) -> &AtomicU32 {
+        let start = self.map.as_ptr().cast::<u32>().cast_mut();
+        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only loaded from and waited on,
+        // and lives as long as the borrow of `self`.
+        unsafe { AtomicU32::from_ptr(start) }
+    }
+}
+
+impl Word for MappedWord {
+    fn load(&self) -> u32 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

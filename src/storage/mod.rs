@@ -1,0 +1,323 @@
+//! Names and bytes: what the engine asks of a filesystem, one system call at a time.
+//!
+//! - A method of [`Storage`] is one system call that another node can see or that can fail: no retry, no identity, no
+//!   judgement. So a simulator can stop anywhere, and a counter counts what a metadata server sees.
+//! - Names are (directory handle, name). A name is one component, never a path.
+//! - Handles are opaque: wrappers pass them through, only the storage that made one looks inside.
+//! - Errors are the system's, with their errno.
+//! - Metadata calls, in every budget, are all methods but `read_at`, `write_at`, `copy_range`, `close`, `map`,
+//!   `populate`, `wait` and `wake`; failed ones count.
+
+// mod counting;
+mod mapping;
+// mod posix;
+// pub(crate) mod probe;
+// pub(crate) mod put;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+// pub use counting::{Calls, Counting};
+pub use mapping::Mapping;
+// pub use posix::Posix;
+
+/// An open directory.
+#[derive(Clone)]
+pub struct Dir(Arc<dyn Any + Send + Sync>);
+
+/// An open file.
+#[derive(Clone)]
+pub struct File(Arc<dyn Any + Send + Sync>);
+
+macro_rules! handle {
+    ($name:ident, $word:literal) => {
+        impl $name {
+            /// Wraps a storage's own handle.
+            pub fn new<T: Any + Send + Sync>(inner: T) -> Self {
+                Self(Arc::new(inner))
+            }
+
+            /// The storage's own handle; none if another storage made it.
+            pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+                self.0.downcast_ref()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($word)
+            }
+        }
+    };
+}
+
+handle!(Dir, "Dir");
+handle!(File, "File");
+
+impl File {
+    /// The storage's own handle by value, for a checked close; none if it is shared or another storage's.
+    pub fn into_inner<T: Any + Send + Sync>(self) -> Option<T> {
+        Arc::into_inner(self.0.downcast().ok()?)
+    }
+}
+
+/// The doorbell: a mapped 32-bit word that a process of the same host can change and wake.
+pub trait Word: Send + Sync + fmt::Debug {
+    /// Its value now.
+    fn load(&self) -> u32;
+
+    /// For the storage that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What [`Storage::open`] opens a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading. Everything that has its final name is only ever opened so (R1).
+    Read,
+    /// Reading and writing in place: the doorbell and progress hints.
+    Update,
+}
+
+/// What a name stands for, not following symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: a symbolic link, a device.
+    Other,
+}
+
+/// Room on the filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this user can still write.
+    pub bytes_free: u64,
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Inodes free; `u64::MAX` where the filesystem doesn't count them.
+    pub inodes_free: u64,
+}
+
+/// What the system says about a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The filesystem's type as in the mount table (`ext4`, `nfs4`, `fuse.sshfs`); empty where there is none.
+    pub kind: String,
+    /// `f_type` of statfs.
+    pub magic: u64,
+    /// Its options as in the mount table, comma separated.
+    pub options: String,
+    /// Where it is mounted; empty where that isn't known.
+    pub point: OsString,
+}
+
+/// The calls. Every implementation passes the contract suite of the simulator's crate.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Opens the root directory.
+    ///
+    /// # Errors
+    /// As open(2): `NotFound`, `NotADirectory`, ...
+    fn open_root(&self, path: &Path) -> io::Result<Dir>;
+
+    /// Makes the root directory; its parent has to exist.
+    ///
+    /// # Errors
+    /// As mkdir(2): `AlreadyExists`, ...
+    fn make_root(&self, path: &Path) -> io::Result<()>;
+
+    /// Opens a directory, afresh: on NFS this is what makes look-ups in it fresh.
+    ///
+    /// # Errors
+    /// As openat(2) with O_DIRECTORY.
+    fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir>;
+
+    /// Creates a file that doesn't exist, for reading and writing.
+    ///
+    /// # Errors
+    /// As openat(2) with O_CREAT | O_EXCL: `AlreadyExists`, no space, no inodes, ...
+    fn create_exclusive(&self, dir: &Dir, name: &str) -> io::Result<File>;
+
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// As openat(2). A symbolic link as the last component is refused.
+    fn open(&self, dir: &Dir, name: &str, access: Access) -> io::Result<File>;
+
+    /// Closes a file and says what close(2) says. Dropping a file closes it silently; a file that was written to is
+    /// closed by this (R3).
+    ///
+    /// # Errors
+    /// What the system reports at close: on some filesystems the first word of a full disk.
+    fn close(&self, file: File) -> io::Result<()>;
+
+    /// The file's size in bytes.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    fn size(&self, file: &File) -> io::Result<u64>;
+
+    /// What a name stands for, not following symbolic links.
+    ///
+    /// # Errors
+    /// As fstatat(2) with AT_SYMLINK_NOFOLLOW.
+    fn kind(&self, dir: &Dir, name: &str) -> io::Result<Kind>;
+
+    /// Reads at an offset; may be short, 0 at the end.
+    ///
+    /// # Errors
+    /// As pread(2).
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes at an offset; may be short.
+    ///
+    /// # Errors
+    /// As pwrite(2).
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Copies between files inside the filesystem; may be short, 0 at the end.
+    ///
+    /// # Errors
+    /// As copy_file_range(2).
+    fn copy_range(&self, from: &File, from_offset: u64, to: &File, to_offset: u64, length: u64) -> io::Result<u64>;
+
+    /// Maps the first `length` bytes for reading, lazily. The caller has checked the size; `length` isn't 0.
+    ///
+    /// # Errors
+    /// As mmap(2): ENODEV on some mounts.
+    fn map(&self, file: &File, length: u64) -> io::Result<Mapping>;
+
+    /// Faults a range of a mapping in, so that what can't be read is an error here, not a SIGBUS later.
+    ///
+    /// # Errors
+    /// As madvise(2) with MADV_POPULATE_READ: EFAULT for a truncated file, EINVAL before Linux 5.14.
+    fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()>;
+
+    /// Makes the file's bytes durable.
+    ///
+    /// # Errors
+    /// As fdatasync(2). The bytes are then to be thought lost (R3).
+    fn sync_file(&self, file: &File) -> io::Result<()>;
+
+    /// Gives a file a second name, if that is free.
+    ///
+    /// # Errors
+    /// As linkat(2): `AlreadyExists`, `NotFound`, EPERM, EXDEV, ... An error isn't a loss (R2).
+    fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()>;
+
+    /// Renames, replacing what had the name.
+    ///
+    /// # Errors
+    /// As renameat(2).
+    fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()>;
+
+    /// Renames, if the new name is free.
+    ///
+    /// # Errors
+    /// As renameat2(2) with RENAME_NOREPLACE: `AlreadyExists`, EINVAL where the filesystem can't.
+    fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()>;
+
+    /// The names in a directory, but `.` and `..`, in no order.
+    ///
+    /// # Errors
+    /// As getdents64(2).
+    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>>;
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As mkdirat(2).
+    fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As unlinkat(2) with AT_REMOVEDIR.
+    fn remove_dir(&self, parent: &Dir, name: &str) -> io::Result<()>;
+
+    /// Makes a directory's entries durable.
+    ///
+    /// # Errors
+    /// As fsync(2).
+    fn sync_dir(&self, dir: &Dir) -> io::Result<()>;
+
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// As unlinkat(2).
+    fn remove(&self, dir: &Dir, name: &str) -> io::Result<()>;
+
+    /// Room on the filesystem.
+    ///
+    /// # Errors
+    /// As fstatvfs(3).
+    fn space(&self, dir: &Dir) -> io::Result<Space>;
+
+    /// What the system says about the mount.
+    ///
+    /// # Errors
+    /// As fstatfs(2).
+    fn mount(&self, dir: &Dir) -> io::Result<Mount>;
+
+    /// Maps the word at the head of a file of at least 4 bytes (the caller has checked the size).
+    ///
+    /// # Errors
+    /// As mmap(2).
+    fn map_word(&self, file: &File) -> io::Result<Arc<dyn Word>>;
+
+    /// Sleeps until the word differs from `seen`, someone wakes it, or `timeout` passed; may wake for nothing.
+    ///
+    /// # Errors
+    /// As futex(2); a timeout isn't one.
+    fn wait(&self, word: &dyn Word, seen: u32, timeout: Duration) -> io::Result<()>;
+
+    /// Wakes all that wait on the word, in every process of this host.
+    ///
+    /// # Errors
+    /// As futex(2).
+    fn wake(&self, word: &dyn Word) -> io::Result<()>;
+}
+
+/// Writes all of `bytes` at `offset`: short writes are looped (R3).
+///
+/// # Errors
+/// The first that a write reports; a write of nothing is `WriteZero`.
+pub fn write_all_at(storage: &dyn Storage, file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = match storage.write_at(file, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        bytes = bytes.get(written..).unwrap_or_default();
+        offset = offset.saturating_add(written as u64);
+    }
+    Ok(())
+}
+
+/// Fills `buffer` from `offset`.
+///
+/// # Errors
+/// The first that a read reports; a file that ends before is `UnexpectedEof`.
+pub fn read_exact_at(storage: &dyn Storage, file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let read = match storage.read_at(file, buffer, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        buffer = buffer.get_mut(read..).unwrap_or_default();
+        offset = offset.saturating_add(read as u64);
+    }
+    Ok(())
+}
