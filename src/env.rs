@@ -32,6 +32,17 @@ pub trait Signal: Send + Sync + fmt::Debug {
     fn notify(&self);
 }
 
+/// Who this process is, for people only: nothing rests on it (P8).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    /// The host's name.
+    pub host: String,
+    /// The process.
+    pub pid: u32,
+    /// The batch job; empty outside one.
+    pub job: String,
+}
+
 /// Clock, entropy, sleep and threads.
 pub trait Env: Send + Sync + fmt::Debug {
     /// Time since some fixed moment; never goes back.
@@ -39,6 +50,9 @@ pub trait Env: Send + Sync + fmt::Debug {
 
     /// The wall clock in microseconds since 1970, for people only.
     fn wall_us(&self) -> u64;
+
+    /// Who this process is.
+    fn who(&self) -> Who;
 
     /// Fills a buffer with random bytes.
     ///
@@ -88,6 +102,13 @@ impl Env for System {
     fn wall_us(&self) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn who(&self) -> Who {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let jobs = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"];
+        let job = jobs.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+        Who { host: host.trim().to_owned(), pid: std::process::id(), job }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one room that draws entropy")]

@@ -25,6 +25,8 @@ internal! {
     format,
     /// Every bound, with its reason.
     limits,
+    /// The order of things.
+    log,
     /// Names and bytes.
     storage,
 }

@@ -1,0 +1,262 @@
+//! Replay: what each record does, and when it is void.
+//!
+//! - `apply` is a function of (state, version, commit) and nothing else: every replayer comes to the same state (P2).
+//! - Validity is decided here, not by the writer's good manners: a zombie's or a duplicate's commit occupies its version
+//!   and has no effect (P3, P4).
+//! - Records whose writer comes with a later version of the library are `Unsupported`: stopping is safe, guessing isn't.
+
+use super::state::{ProducerState, State, StatePlace};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::commit::Header;
+use crate::format::record::{Parts, Record};
+use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Part, Sequence, Step, Version};
+
+/// What replay takes of a commit: all but the people's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Tells it from every other commit.
+    pub nonce: Nonce,
+    /// Its record checksum.
+    pub checksum: Checksum,
+    /// The number of its record's kind.
+    pub kind: u16,
+    /// The generation it was written for.
+    pub generation: Generation,
+    /// What an attempt cost its writer.
+    pub attempt_us: u32,
+    /// The record; none if it is of an unknown kind that is optional.
+    pub record: Option<Record>,
+}
+
+impl Commit {
+    /// Out of a header and what it says.
+    pub fn new(header: &Header, checksum: Checksum, record: Option<Record>) -> Self {
+        Self {
+            nonce: header.nonce,
+            checksum,
+            kind: header.kind,
+            generation: header.generation,
+            attempt_us: header.attempt_us,
+            record,
+        }
+    }
+}
+
+/// Why a commit has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Void {
+    /// Its incarnation isn't current.
+    Fenced,
+    /// Its first sequence isn't the next one: a duplicate or a gap.
+    OutOfSequence,
+    /// The stream is closed.
+    Closed,
+    /// It was written for another generation.
+    OtherGeneration,
+    /// Another one of its kind came between.
+    Overtaken,
+    /// It isn't about the next step.
+    NotNext,
+    /// Parts of the next step are published, and it doesn't say that they may stay open.
+    OpenStep,
+    /// The stream is open already.
+    NotClosed,
+}
+
+impl Void {
+    const ALL: [Self; 8] = [
+        Self::Fenced,
+        Self::OutOfSequence,
+        Self::Closed,
+        Self::OtherGeneration,
+        Self::Overtaken,
+        Self::NotNext,
+        Self::OpenStep,
+        Self::NotClosed,
+    ];
+
+    /// Its number in an index; 0 stands for an effect.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Fenced => 1,
+            Self::OutOfSequence => 2,
+            Self::Closed => 3,
+            Self::OtherGeneration => 4,
+            Self::Overtaken => 5,
+            Self::NotNext => 6,
+            Self::OpenStep => 7,
+            Self::NotClosed => 8,
+        }
+    }
+
+    /// The reason of a number in an index.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|void| void.number() == number)
+    }
+
+    /// For people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fenced => "its incarnation isn't current",
+            Self::OutOfSequence => "its first sequence isn't the next",
+            Self::Closed => "the stream is closed",
+            Self::OtherGeneration => "it was written for another generation",
+            Self::Overtaken => "another one came between",
+            Self::NotNext => "it isn't about the next step",
+            Self::OpenStep => "it would leave a step open",
+            Self::NotClosed => "the stream is open already",
+        }
+    }
+}
+
+impl State {
+    /// Applies the commit at `next_version`; gives why it has no effect, if it has none.
+    ///
+    /// # Errors
+    /// `Unsupported` for a record that this library can't replay; the state is then as before.
+    pub fn apply(&mut self, version: Version, commit: &Commit) -> Result<Option<Void>> {
+        debug_assert_eq!(version, self.next_version, "replay goes by dense versions");
+        let void = self.judge(commit)?;
+        if void.is_none() {
+            self.take_effect(version, commit);
+        }
+        self.next_version = version.next();
+        Ok(void)
+    }
+
+    /// Why a commit would have no effect here; none if it would have one.
+    ///
+    /// # Errors
+    /// `Unsupported` for a record that this library can't replay.
+    pub fn judge(&self, commit: &Commit) -> Result<Option<Void>> {
+        let Some(record) = &commit.record else { return Ok(None) };
+        Ok(match record {
+            Record::Open { producer, last } => self.judge_open(producer, *last),
+            Record::Parts(parts) => self.judge_parts(parts),
+            Record::Retire { producer, incarnation } => self.judge_incarnation(producer, *incarnation),
+            Record::Close { step, closes, open_step } => {
+                self.judge_generation(commit).or_else(|| self.judge_close(*step, *closes, *open_step))
+            }
+            Record::Reopen { closes } => {
+                self.judge_generation(commit).or_else(|| self.judge_reopen(*closes))
+            }
+            Record::Require { features } => {
+                crate::format::check_features("the log from here on", *features)?;
+                None
+            }
+            _ => {
+                let what = format!("a record of kind \"{}\" can't be replayed by this version", record.kind().word());
+                return Err(Error::new(ErrorKind::Unsupported, what));
+            }
+        })
+    }
+
+    fn judge_generation(&self, commit: &Commit) -> Option<Void> {
+        (commit.generation != self.generation).then_some(Void::OtherGeneration)
+    }
+
+    fn judge_open(&self, producer: &Name, last: Option<Version>) -> Option<Void> {
+        if self.closed.is_some() {
+            return Some(Void::Closed);
+        }
+        let newest = self.producers.get(producer).map(|one| one.last_open);
+        (newest != last).then_some(Void::Overtaken)
+    }
+
+    fn judge_incarnation(&self, producer: &Name, incarnation: Incarnation) -> Option<Void> {
+        let current = self.producers.get(producer).and_then(|one| one.incarnation);
+        (current != Some(incarnation)).then_some(Void::Fenced)
+    }
+
+    fn judge_parts(&self, parts: &Parts) -> Option<Void> {
+        let fenced = self.judge_incarnation(&parts.producer, parts.incarnation);
+        let next = self.producers.get(&parts.producer).map(|one| one.next);
+        match fenced {
+            Some(void) => Some(void),
+            None if self.closed.is_some() => Some(Void::Closed),
+            None => (next != Some(parts.first)).then_some(Void::OutOfSequence),
+        }
+    }
+
+    fn judge_close(&self, step: Step, closes: u64, open_step: bool) -> Option<Void> {
+        if self.closed.is_some() {
+            Some(Void::Closed)
+        } else if closes != self.closes {
+            Some(Void::Overtaken)
+        } else if step != self.next_step() {
+            Some(Void::NotNext)
+        } else {
+            (self.has_open_step() && !open_step).then_some(Void::OpenStep)
+        }
+    }
+
+    fn judge_reopen(&self, closes: u64) -> Option<Void> {
+        if self.closed.is_none() {
+            return Some(Void::NotClosed);
+        }
+        (closes != self.closes).then_some(Void::Overtaken)
+    }
+
+    fn take_effect(&mut self, version: Version, commit: &Commit) {
+        match &commit.record {
+            Some(Record::Open { producer, .. }) => self.open(version, commit, producer),
+            Some(Record::Parts(parts)) => self.publish(version, commit, parts),
+            Some(Record::Retire { producer, .. }) => {
+                if let Some(one) = self.producers.get_mut(producer) {
+                    one.incarnation = None;
+                    one.finished = true;
+                    one.last_version = version;
+                }
+            }
+            Some(Record::Close { step, .. }) => {
+                self.closes = self.closes.saturating_add(1);
+                self.closed = Some(*step);
+            }
+            Some(Record::Reopen { .. }) => self.closed = None,
+            Some(Record::Require { features }) => self.features |= features,
+            Some(_) | None => {}
+        }
+    }
+
+    fn open(&mut self, version: Version, commit: &Commit, producer: &Name) {
+        let one = self.producers.entry(producer.clone()).or_insert(ProducerState {
+            incarnation: None,
+            last_open: version,
+            open_nonce: commit.nonce,
+            next: Sequence::ZERO,
+            last_checksum: Checksum::ZERO,
+            last_part: None,
+            finished: false,
+            state: None,
+            last_version: version,
+            attempt_us: commit.attempt_us,
+        });
+        one.incarnation = Some(version.incarnation());
+        one.last_open = version;
+        one.open_nonce = commit.nonce;
+        one.finished = false;
+        one.last_version = version;
+        one.attempt_us = commit.attempt_us;
+    }
+
+    fn publish(&mut self, version: Version, commit: &Commit, parts: &Parts) {
+        let Some(one) = self.producers.get_mut(&parts.producer) else { return };
+        for part in &parts.parts {
+            let Some(layout) = part.layout() else { continue };
+            one.next = one.next.next();
+            one.last_checksum = part.checksum();
+            one.last_part = Some(self.next_part);
+            one.state = Some(StatePlace {
+                version,
+                offset: layout.state,
+                length: part.state.length,
+                checksum: part.state.checksum,
+            });
+            self.bytes_written = self.bytes_written.saturating_add(layout.end.saturating_sub(part.place));
+            self.next_part = Part::new(self.next_part.get().saturating_add(1));
+        }
+        one.last_version = version;
+        one.attempt_us = commit.attempt_us;
+    }
+}

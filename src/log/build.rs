@@ -1,0 +1,132 @@
+//! Building the index of a complete segment: its bytes, a function of the log alone.
+//!
+//! - The state has to be that of the segment's end: every version of it replayed, none of the next.
+//! - A producer's state comes from the commit that holds it, if that is in the segment, else from the index before.
+//! - Nothing is written here; staging and putting the bytes is the writer's (R4).
+
+use std::collections::BTreeMap;
+
+use super::Log;
+use super::read;
+use super::state::StatePlace;
+use super::tail::Tail;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum;
+use crate::format::index::{Contents, Header, PartEntry};
+use crate::id::{Name, Segment};
+use crate::limits::STATE_BYTES_MAX;
+use crate::storage::read_exact_at;
+
+/// The index of `segment`, which the tail has just completed.
+///
+/// # Errors
+/// `Corrupt` or `Io` when a producer's state can't be read.
+pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Header)> {
+    let size = log.segment_size();
+    let first = segment.first_version(size);
+    let complete = tail.state.next_version == segment.next().first_version(size) && tail.base() <= first;
+    if !complete {
+        let what = format!("the index of segment {segment} can't be built from what was replayed");
+        return Err(Error::new(ErrorKind::Invalid, what).at(&log.path));
+    }
+    let mut contents = Contents {
+        store: log.identity.uuid,
+        segment,
+        first_part: tail.state.next_part,
+        versions: Vec::new(),
+        parts: Vec::new(),
+        state: tail.state.encode(),
+        producer_states: producer_states(log, tail, segment)?.into_iter().collect(),
+    };
+    for (version, entry) in tail.entries().filter(|(version, _)| *version >= first) {
+        contents.versions.push(entry.indexed());
+        if contents.parts.is_empty() && entry.parts > 0 {
+            contents.first_part = entry.first_part;
+        }
+        contents.parts.extend((0..entry.parts).map(|ordinal| PartEntry { version, ordinal }));
+    }
+    Ok(contents.encode())
+}
+
+/// The bytes of every producer's last state, as of the end of `segment`.
+fn producer_states(log: &Log, tail: &Tail, segment: Segment) -> Result<BTreeMap<Name, Vec<u8>>> {
+    let mut states = BTreeMap::new();
+    let first = segment.first_version(log.segment_size());
+    let mut older = Vec::new();
+    for (name, producer) in &tail.state.producers {
+        match producer.state {
+            None => {}
+            Some(place) if place.version >= first => {
+                states.insert(name.clone(), read_state(log, &place)?);
+            }
+            Some(place) => older.push((name, place)),
+        }
+    }
+    if older.is_empty() {
+        return Ok(states);
+    }
+    let before = match segment.previous() {
+        Some(before) => log.indexes.get(log, before)?,
+        None => None,
+    };
+    let missing = |name: &Name| Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
+    let indexed: BTreeMap<Name, &[u8]> = match &before {
+        Some(index) => index.producer_states()?.into_iter().collect(),
+        None => BTreeMap::new(),
+    };
+    for (name, place) in older {
+        let bytes = indexed.get(name).ok_or_else(|| missing(name))?;
+        check(bytes, &place)?;
+        states.insert(name.clone(), bytes.to_vec());
+    }
+    Ok(states)
+}
+
+/// The bytes of a producer's state: from the commit, or from the newest index if the commit lies behind it.
+///
+/// # Errors
+/// `Corrupt` or `Io`.
+pub fn state_of(log: &Log, tail: &Tail, name: &Name) -> Result<Vec<u8>> {
+    let Some(place) = tail.state.producers.get(name).and_then(|producer| producer.state) else {
+        return Ok(Vec::new());
+    };
+    if place.version >= tail.base() {
+        return read_state(log, &place);
+    }
+    let newest = tail.base().segment(log.segment_size()).previous();
+    let index = match newest {
+        Some(segment) => log.indexes.get(log, segment)?,
+        None => None,
+    };
+    let missing = || Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
+    let index = index.ok_or_else(missing)?;
+    let states = index.producer_states()?;
+    let (_, bytes) = states.into_iter().find(|(indexed, _)| indexed == name).ok_or_else(missing)?;
+    check(bytes, &place)?;
+    Ok(bytes.to_vec())
+}
+
+fn read_state(log: &Log, place: &StatePlace) -> Result<Vec<u8>> {
+    read_state_bytes(log, place)
+        .map_err(|error| error.version(place.version).at(log.commit_path(place.version)))
+}
+
+fn read_state_bytes(log: &Log, place: &StatePlace) -> Result<Vec<u8>> {
+    let length = usize::try_from(place.length).unwrap_or(usize::MAX).min(STATE_BYTES_MAX);
+    let mut bytes = vec![0; length];
+    if length > 0 {
+        let file = log.open_behind(place.version).map_err(|error| Error::io("can't open a commit", error))?;
+        read_exact_at(&*log.storage, &file, &mut bytes, place.offset).map_err(read::short)?;
+    }
+    check(&bytes, place)?;
+    Ok(bytes)
+}
+
+fn check(bytes: &[u8], place: &StatePlace) -> Result<()> {
+    let right = bytes.len() as u64 == u64::from(place.length) && checksum::of(bytes) == place.checksum;
+    if right {
+        return Ok(());
+    }
+    let what = "the checksum of a producer's state differs";
+    Err(Error::new(ErrorKind::Corrupt, what).version(place.version))
+}

@@ -1,0 +1,231 @@
+//! Indexes of complete segments, opened: mapped or copied, each section verified when it is first used.
+//!
+//! - An index is immutable; a handle keeps a few open.
+//! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next index read
+//!   producers' states.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::Log;
+use super::read::short;
+use super::state::State;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::index::{
+    self as format, Header, INDEX_HEADER_BYTES, PartEntry, Section, VersionEntry, check_section,
+};
+use crate::format::names;
+use crate::id::{Name, Part, Segment, Version};
+use crate::limits::INDEX_CACHE;
+use crate::options::ReadMode;
+use crate::storage::{Access, File, Mapping, Storage, read_exact_at};
+
+/// An open index.
+#[derive(Debug)]
+pub struct Index {
+    /// Its header, verified.
+    pub header: Header,
+    body: Body,
+    sections: [OnceLock<Verified>; 4],
+    storage: Arc<dyn Storage>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Mapped(Mapping),
+    File(File),
+}
+
+#[derive(Debug)]
+enum Verified {
+    InMap,
+    Copied(Box<[u8]>),
+}
+
+impl Index {
+    /// Opens the index of a segment; none if it is absent.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported` or `Io`, naming the path.
+    pub fn open(log: &Log, segment: Segment) -> Result<Option<Arc<Self>>> {
+        let name = names::segment(segment);
+        Self::open_named(log, segment, &name)
+            .map_err(|error| error.at(log.path_of([names::INDEX, &name])))
+    }
+
+    fn open_named(log: &Log, segment: Segment, name: &str) -> Result<Option<Arc<Self>>> {
+        let opened = log
+            .storage
+            .open_dir(&log.root, names::INDEX)
+            .and_then(|dir| log.storage.open(&dir, name, Access::Read));
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("can't open an index", error)),
+        };
+        let mut bytes = [0; INDEX_HEADER_BYTES];
+        read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(short)?;
+        let header = Header::decode(&bytes)?;
+        let right = header.segment == segment
+            && header.store == log.identity.uuid
+            && header.versions == log.segment_size();
+        if !right {
+            return Err(corrupt("it belongs to another store or segment"));
+        }
+        let size = log.storage.size(&file).map_err(|error| Error::io("can't read an index", error))?;
+        if size != header.file_length() {
+            return Err(corrupt(&format!("it has {size} bytes, not {}", header.file_length())));
+        }
+        let body = match log.mode {
+            ReadMode::Copy => Body::File(file),
+            ReadMode::Map => match log.storage.map(&file, size) {
+                Ok(mapping) => Body::Mapped(mapping),
+                Err(error) => {
+                    tracing::debug!(%error, "an index can't be mapped, so it is read");
+                    Body::File(file)
+                }
+            },
+        };
+        let storage = Arc::clone(&log.storage);
+        Ok(Some(Arc::new(Self { header, body, sections: Default::default(), storage })))
+    }
+
+    fn section(&self, section: Section) -> Result<&[u8]> {
+        let slot = match (section, &self.sections) {
+            (Section::Versions, [slot, ..]) | (Section::Parts, [_, slot, ..]) => slot,
+            (Section::State, [_, _, slot, _]) | (Section::ProducerStates, [.., slot]) => slot,
+        };
+        if slot.get().is_none() {
+            let verified = self.verify(section)?;
+            // A second thread may have verified it meanwhile; both have the same bytes.
+            let _ = slot.set(verified);
+        }
+        match slot.get() {
+            Some(Verified::Copied(bytes)) => Ok(bytes),
+            Some(Verified::InMap) => self.mapped(section),
+            None => Err(corrupt("a section went missing")),
+        }
+    }
+
+    fn verify(&self, section: Section) -> Result<Verified> {
+        let placed = self.header.placed(section);
+        match &self.body {
+            Body::Mapped(mapping) => {
+                let range = placed.offset..placed.offset.saturating_add(placed.length);
+                self.storage.populate(mapping, range).map_err(|error| {
+                    corrupt("its bytes can't be mapped in; it may be cut short").caused_by(error)
+                })?;
+                check_section(section, placed, self.mapped(section)?)?;
+                Ok(Verified::InMap)
+            }
+            Body::File(file) => {
+                let length = usize::try_from(placed.length).unwrap_or(usize::MAX);
+                let mut bytes = vec![0; length].into_boxed_slice();
+                read_exact_at(&*self.storage, file, &mut bytes, placed.offset).map_err(short)?;
+                check_section(section, placed, &bytes)?;
+                Ok(Verified::Copied(bytes))
+            }
+        }
+    }
+
+    fn mapped(&self, section: Section) -> Result<&[u8]> {
+        let placed = self.header.placed(section);
+        let Body::Mapped(mapping) = &self.body else { return Err(corrupt("it isn't mapped")) };
+        let start = usize::try_from(placed.offset).unwrap_or(usize::MAX);
+        let length = usize::try_from(placed.length).unwrap_or(usize::MAX);
+        let found = mapping.get(start..).and_then(|rest| rest.get(..length));
+        found.ok_or_else(|| corrupt("a section reaches beyond its end"))
+    }
+
+    /// The entry of a version of this segment.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn version(&self, version: Version) -> Result<VersionEntry> {
+        format::version_entry(self.section(Section::Versions)?, version.slot(self.header.versions))
+    }
+
+    /// Where a part of this segment is; none if it isn't in this segment.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn part(&self, part: Part) -> Result<Option<PartEntry>> {
+        if !self.header.part_range().contains(&part.get()) {
+            return Ok(None);
+        }
+        let place = part.get().saturating_sub(self.header.first_part.get());
+        format::part_entry(self.section(Section::Parts)?, place).map(Some)
+    }
+
+    /// The state at the segment's end.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported` or `Io`.
+    pub fn state(&self, parts_per_step: u32) -> Result<State> {
+        let state = State::decode(self.section(Section::State)?, parts_per_step)?;
+        let end = self.header.segment.next().first_version(self.header.versions);
+        if state.next_version != end {
+            return Err(corrupt("its state isn't that of its segment's end"));
+        }
+        Ok(state)
+    }
+
+    /// Every producer's last state by name.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn producer_states(&self) -> Result<Vec<(Name, &[u8])>> {
+        format::producer_states(self.section(Section::ProducerStates)?)
+    }
+
+    /// Verifies every section.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`, for the first that isn't right.
+    pub fn verify_all(&self) -> Result<()> {
+        Section::ALL.into_iter().try_for_each(|section| self.section(section).map(drop))
+    }
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the index is broken: {what}"))
+}
+
+/// The indexes that a handle has open, the newest used last.
+#[derive(Debug, Default)]
+pub struct Indexes(Mutex<Vec<Arc<Index>>>);
+
+impl Indexes {
+    /// The index of a segment, opened unless it is; none if it is absent.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub fn get(&self, log: &Log, segment: Segment) -> Result<Option<Arc<Index>>> {
+        if let Some(found) = self.find(|index| index.header.segment == segment) {
+            return Ok(Some(found));
+        }
+        let Some(index) = Index::open(log, segment)? else { return Ok(None) };
+        let mut open = self.0.lock();
+        if open.len() >= INDEX_CACHE {
+            open.remove(0);
+        }
+        open.push(Arc::clone(&index));
+        Ok(Some(index))
+    }
+
+    /// An open index that `wanted` accepts.
+    pub fn find(&self, wanted: impl Fn(&Index) -> bool) -> Option<Arc<Index>> {
+        let mut open = self.0.lock();
+        let place = open.iter().position(|index| wanted(index))?;
+        let found = open.remove(place);
+        open.push(Arc::clone(&found));
+        Some(found)
+    }
+
+    /// Closes all: what they say may no longer be so.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}

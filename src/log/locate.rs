@@ -1,0 +1,110 @@
+//! Finding the commit that holds a part: in the tail, or by bisection over the indexes behind it.
+//!
+//! - Reading on costs nothing extra: the index in use is asked first, then the next one.
+//! - A seek opens at most log2(retained segments) indexes (P9).
+//! - What is found names nonce and record checksum, by which a file is known to be that commit (R7).
+
+use std::sync::Arc;
+
+use super::Log;
+use super::index::Index;
+use super::tail::Tail;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{Checksum, Nonce, Part, Segment, Step, Version};
+
+/// Where a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The commit.
+    pub version: Version,
+    /// The part's place in it.
+    pub ordinal: u32,
+    /// The commit's nonce.
+    pub nonce: Nonce,
+    /// Its record checksum.
+    pub checksum: Checksum,
+}
+
+impl Log {
+    /// Finds a visible part.
+    ///
+    /// # Errors
+    /// `Reclaimed` when its step is below the floor, `Invalid` when it isn't published, `Corrupt` when it is missing.
+    pub fn locate(&self, tail: &Tail, part: Part) -> Result<Located> {
+        let step = part.step(self.parts_per_step());
+        if step < tail.state.floor {
+            return Err(self.reclaimed(step, tail));
+        }
+        if part >= tail.state.next_part {
+            let what = format!("the step isn't published yet: the next one is {}", tail.state.next_step());
+            return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&self.path));
+        }
+        if let Some((version, entry)) = tail.holder(part) {
+            let ordinal = part.get().saturating_sub(entry.first_part.get());
+            return Ok(Located {
+                version,
+                ordinal: u32::try_from(ordinal).unwrap_or(u32::MAX),
+                nonce: entry.nonce,
+                checksum: entry.checksum,
+            });
+        }
+        self.locate_behind(tail, part).map_err(|error| error.step(step))
+    }
+
+    fn locate_behind(&self, tail: &Tail, part: Part) -> Result<Located> {
+        if let Some(index) = self.indexes.find(|index| index.header.part_range().contains(&part.get())) {
+            return found(&index, part);
+        }
+        let size = self.segment_size();
+        let piece = tail.state.piece_of(part.step(self.parts_per_step()));
+        let mut low = piece.map_or(0, |piece| piece.version.segment(size).get());
+        let mut high = tail.base().segment(size).get();
+        // Reading on: the segment after an open index comes before any guess.
+        let next = self.indexes.find(|index| index.header.part_range().end == part.get());
+        let mut guess = next.map(|index| index.header.segment.get().saturating_add(1));
+        while low < high {
+            let middle = low.saturating_add(high.saturating_sub(low) / 2);
+            let at = guess.take().filter(|guess| (low..high).contains(guess)).unwrap_or(middle);
+            let index = self.index_of(Segment::new(at), tail, part)?;
+            let range = index.header.part_range();
+            if part.get() < range.start {
+                high = at;
+            } else if part.get() >= range.end {
+                low = at.saturating_add(1);
+            } else {
+                return found(&index, part);
+            }
+        }
+        Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path))
+    }
+
+    fn index_of(&self, segment: Segment, tail: &Tail, part: Part) -> Result<Arc<Index>> {
+        self.indexes.get(self, segment)?.ok_or_else(|| {
+            let step = part.step(self.parts_per_step());
+            if step < tail.state.floor {
+                return self.reclaimed(step, tail);
+            }
+            let name = crate::format::names::segment(segment);
+            Error::new(ErrorKind::Corrupt, "an index is missing, likely purged")
+                .at(self.path_of([crate::format::names::INDEX, &name]))
+        })
+    }
+
+    /// The error of a step below the floor.
+    pub fn reclaimed(&self, step: Step, tail: &Tail) -> Error {
+        let what = format!("the step is below the floor, which is {}", tail.state.floor);
+        Error::new(ErrorKind::Reclaimed, what).step(step).at(&self.path)
+    }
+}
+
+fn found(index: &Index, part: Part) -> Result<Located> {
+    let missing = || Error::new(ErrorKind::Corrupt, format!("the index lacks part {part}"));
+    let place = index.part(part)?.ok_or_else(missing)?;
+    let entry = index.version(place.version)?;
+    Ok(Located {
+        version: place.version,
+        ordinal: place.ordinal,
+        nonce: entry.nonce,
+        checksum: entry.checksum,
+    })
+}

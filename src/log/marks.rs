@@ -1,0 +1,65 @@
+//! Marks: a register of the newest segment that only grows.
+//!
+//! - A mark is an empty file whose name is a segment; the highest one counts. An empty listing is a lag, never 0 (R6).
+//! - What was read in log/k, or not found there, is trusted only if afterwards no mark above k+1 is seen: a listing of
+//!   the directory opened anew, and mark k+2 opened by name, since some mounts have stale listings and others stale
+//!   look-ups (R6, R7).
+
+use std::io;
+
+use super::Log;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::names;
+use crate::id::Segment;
+use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE};
+use crate::storage::{Access, Dir};
+
+/// The highest mark.
+///
+/// # Errors
+/// `Corrupt` when there is none after looking again; `Io`.
+pub fn highest(log: &Log) -> Result<Segment> {
+    let mut pause = LOOK_AGAIN_PAUSE;
+    for _ in 0..LOOK_AGAIN_MAX {
+        let (_, segments) = list(log)?;
+        if let Some(segment) = segments.into_iter().max() {
+            return Ok(segment);
+        }
+        log.env.sleep(pause);
+        pause = pause.saturating_mul(2);
+    }
+    Err(Error::new(ErrorKind::Corrupt, "the store has no mark at all").at(log.path_of([names::MARKS])))
+}
+
+/// Whether the log has moved on by two segments from `segment`, so that what was read there can't be trusted.
+///
+/// # Errors
+/// As [`highest`].
+pub fn moved_on(log: &Log, segment: Segment) -> Result<bool> {
+    let (marks, segments) = list(log)?;
+    let highest = match segments.into_iter().max() {
+        Some(highest) => highest,
+        None => highest(log)?,
+    };
+    Ok(highest > segment.next() || exists(log, &marks, segment.next().next())?)
+}
+
+/// All marks, by a directory opened anew.
+///
+/// # Errors
+/// `Io`.
+pub fn list(log: &Log) -> Result<(Dir, Vec<Segment>)> {
+    let failed = |error| Error::io("can't list the marks", error).at(log.path_of([names::MARKS]));
+    let marks = log.storage.open_dir(&log.root, names::MARKS).map_err(failed)?;
+    let listed = log.storage.list(&marks).map_err(failed)?;
+    Ok((marks, listed.iter().filter_map(|name| names::parse_segment(name)).collect()))
+}
+
+fn exists(log: &Log, marks: &Dir, segment: Segment) -> Result<bool> {
+    let name = names::segment(segment);
+    match log.storage.open(marks, &name, Access::Read) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("can't look for a mark", error).at(log.path_of([names::MARKS, &name]))),
+    }
+}

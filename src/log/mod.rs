@@ -1,0 +1,173 @@
+//! The order of things: the log of a store, its replay, its indexes and marks.
+//!
+//! - [`Log`] is what one handle shares: storage, environment, identity, the directories, the tail and the indexes in use.
+//! - Everything above appends or reads through it; nothing here writes but the doorbell.
+//! - State is replayed ([`state`], [`apply`]), places are found ([`locate`]), and what is read is trusted only on the
+//!   conditions of R7, R8 and R10 ([`tail`]).
+
+pub mod apply;
+pub mod build;
+pub mod doorbell;
+pub mod index;
+pub mod locate;
+pub mod marks;
+pub mod open;
+pub mod read;
+pub mod state;
+pub mod tail;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::env::{Env, Exclusive};
+use crate::error::{Error, Result};
+use crate::format::commit::People;
+use crate::format::names;
+use crate::format::store::Identity;
+use crate::id::{Nonce, Segment, Version};
+use crate::options::{Durability, MountClass, ReadMode};
+use crate::storage::{Dir, File, Storage};
+use doorbell::Doorbell;
+use index::Indexes;
+use tail::Tail;
+
+/// One handle's view of a store's log, shared by all that use the handle.
+#[derive(Debug)]
+pub struct Log {
+    /// The calls.
+    pub storage: Arc<dyn Storage>,
+    /// Clock, entropy, threads.
+    pub env: Arc<dyn Env>,
+    /// The store's directory, for error messages.
+    pub path: PathBuf,
+    /// Who the store is, and its fixed choices.
+    pub identity: Identity,
+    /// What the mount is like.
+    pub class: MountClass,
+    /// Whether commits and indexes are mapped or copied.
+    pub mode: ReadMode,
+    /// The store's directory.
+    pub root: Dir,
+    /// The directory of segments.
+    log_dir: Dir,
+    /// What is known of the log's end.
+    pub tail: Exclusive<Tail>,
+    /// Indexes in use.
+    pub indexes: Indexes,
+    /// The doorbell.
+    pub doorbell: Doorbell,
+    /// The directory of the segment that was read last behind the tail.
+    segment_dir: Mutex<Option<(Segment, Dir)>>,
+    /// Who this process is, for the people's fields.
+    people: People,
+}
+
+impl Log {
+    /// Versions in a segment.
+    pub fn segment_size(&self) -> u32 {
+        self.identity.options.segment_size
+    }
+
+    /// Parts in a step.
+    pub fn parts_per_step(&self) -> u32 {
+        self.identity.options.parts_per_step
+    }
+
+    /// Whether syncs are issued (R3).
+    pub fn is_synced(&self) -> bool {
+        self.identity.options.durability == Durability::Synced
+    }
+
+    /// A path under the store's directory, for error messages.
+    pub fn path_of<const N: usize>(&self, names: [&str; N]) -> PathBuf {
+        names.iter().fold(self.path.clone(), |path, name| path.join(name))
+    }
+
+    /// The path of a commit.
+    pub fn commit_path(&self, version: Version) -> PathBuf {
+        let segment = version.segment(self.segment_size());
+        self.path_of([names::LOG, &names::segment(segment), &names::version(version)])
+    }
+
+    /// Opens a segment's directory by opening its parent anew, so that both look-ups are fresh; none if it is absent.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn open_segment(&self, segment: Segment) -> Result<Option<Dir>> {
+        let name = names::segment(segment);
+        let opened = self
+            .storage
+            .open_dir(&self.root, names::LOG)
+            .and_then(|log| self.storage.open_dir(&log, &name));
+        match opened {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                Err(Error::io("can't open a segment", error).at(self.path_of([names::LOG, &name])))
+            }
+        }
+    }
+
+    /// Opens anew the directory of a segment that was there, which makes look-ups in it fresh.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn reopen_segment(&self, segment: Segment) -> Result<Option<Dir>> {
+        match self.storage.open_dir(&self.log_dir, &names::segment(segment)) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(_) => self.open_segment(segment),
+        }
+    }
+
+    /// Opens a commit of a segment behind the tail, whose directory is kept open from one to the next.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open_behind(&self, version: Version) -> io::Result<File> {
+        let segment = version.segment(self.segment_size());
+        let kept = self.segment_dir.lock().as_ref().filter(|kept| kept.0 == segment).map(|kept| kept.1.clone());
+        if let Some(dir) = kept {
+            match read::open(self, &dir, version) {
+                // The directory may have been another one's of that name: look once more by a fresh handle.
+                Err(error) if may_be_stale(&error) => *self.segment_dir.lock() = None,
+                other => return other,
+            }
+        }
+        let log = self.storage.open_dir(&self.root, names::LOG)?;
+        let dir = self.storage.open_dir(&log, &names::segment(segment))?;
+        let file = read::open(self, &dir, version)?;
+        *self.segment_dir.lock() = Some((segment, dir));
+        Ok(file)
+    }
+
+    /// 128 random bits.
+    ///
+    /// # Errors
+    /// `Io` when the system has none.
+    pub fn nonce(&self) -> Result<Nonce> {
+        let mut bytes = [0; 16];
+        self.env.entropy(&mut bytes).map_err(|error| Error::io("can't draw a nonce", error))?;
+        Ok(Nonce::new(bytes))
+    }
+
+    /// The people's fields of a commit that is written now.
+    pub fn people(&self) -> People {
+        People { wall_us: self.env.wall_us(), ..self.people.clone() }
+    }
+}
+
+/// Whether an error may come from a handle or a cache that has outlived what it stands for.
+pub fn may_be_stale(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.kind() == io::ErrorKind::StaleNetworkFileHandle
+}
+
+/// Whether, after an error, what was replayed may no longer be what is on disk (R10).
+pub fn is_suspicious(error: &Error) -> bool {
+    const EIO: i32 = 5;
+    const ENOTCONN: i32 = 107;
+    const ESTALE: i32 = 116;
+    matches!(error.errno(), Some(EIO | ENOTCONN | ESTALE))
+}

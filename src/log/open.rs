@@ -1,0 +1,115 @@
+//! Opening a store: STORE read and checked, the mount classed, nothing written.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Log;
+use super::doorbell::Doorbell;
+use super::index::Indexes;
+use super::tail::Tail;
+use crate::env::{Env, Exclusive};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::commit::People;
+use crate::format::names;
+use crate::format::store::{Identity, STORE_BYTES};
+use crate::options::{MountClass, ReadMode, Settings};
+use crate::storage::{Access, Dir, Storage, probe, read_exact_at};
+
+/// What was found where a store was looked for.
+#[derive(Debug)]
+pub enum Found {
+    /// A store.
+    Store(Box<Log>),
+    /// A directory without STORE: empty, half created, or something else.
+    NoStore(Dir),
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks for a store.
+///
+/// # Errors
+/// `Corrupt` or `Unsupported` when STORE isn't right, `Invalid` when the path isn't a directory, `Io`.
+pub fn look(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings: &Settings) -> Result<Found> {
+    let root = match storage.open_root(path) {
+        Ok(root) => root,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::new(ErrorKind::Invalid, "a store is a directory, this isn't one").at(path));
+        }
+        Err(error) => return Err(Error::io("can't open the store's directory", error).at(path)),
+    };
+    let Some(identity) = read_store(&*storage, &root).map_err(|error| error.at(path.join(names::STORE)))?
+    else {
+        return Ok(Found::NoStore(root));
+    };
+    open(path, storage, env, settings, root, identity).map(|log| Found::Store(Box::new(log)))
+}
+
+fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
+    let file = match storage.open(root, names::STORE, Access::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("can't open STORE", error)),
+    };
+    let mut bytes = [0; STORE_BYTES];
+    read_exact_at(storage, &file, &mut bytes, 0).map_err(super::read::short)?;
+    Identity::decode(&bytes).map(Some)
+}
+
+fn open(
+    path: &Path,
+    storage: Arc<dyn Storage>,
+    env: Arc<dyn Env>,
+    settings: &Settings,
+    root: Dir,
+    identity: Identity,
+) -> Result<Log> {
+    let class = match settings.mount_class {
+        Some(class) => class,
+        None => {
+            let mount =
+                storage.mount(&root).map_err(|error| Error::io("can't ask for the mount", error).at(path))?;
+            probe::class_of(&mount)
+        }
+    };
+    let default_mode = if class == MountClass::Local { ReadMode::Map } else { ReadMode::Copy };
+    let log_dir = storage
+        .open_dir(&root, names::LOG)
+        .map_err(|error| Error::io("can't open the log", error).at(path.join(names::LOG)))?;
+    let doorbell = if class == MountClass::Local { Doorbell::open(&*storage, &root) } else { Doorbell::none() };
+    Ok(Log {
+        path: path.to_path_buf(),
+        identity,
+        class,
+        mode: settings.read_mode.unwrap_or(default_mode),
+        log_dir,
+        tail: Exclusive::new(&*env, Tail::unloaded(identity.options.parts_per_step)),
+        indexes: Indexes::default(),
+        doorbell,
+        segment_dir: parking_lot::Mutex::new(None),
+        people: people(&*env),
+        root,
+        storage,
+        env,
+    })
+}
+
+/// The people's fields, but the time.
+fn people(env: &dyn Env) -> People {
+    let who = env.who();
+    let library = format!("batchweave {}", env!("CARGO_PKG_VERSION"));
+    People { wall_us: 0, pid: who.pid, host: who.host, job: who.job, library }
+}
+
+/// The error of a directory that has no STORE, or of no directory at all.
+pub fn not_a_store(path: &Path, env: &dyn Env, exists: bool) -> Error {
+    let host = env.who().host;
+    let what = if exists {
+        format!("the directory is no store (it has no STORE), as host {host} sees it: another path, or half created")
+    } else {
+        format!("there is no such directory on host {host}: a path that only another host has, or a store that isn't created yet")
+    };
+    Error::new(ErrorKind::Invalid, what).at(path)
+}

@@ -1,0 +1,457 @@
+//! The log's end as one handle knows it: the replayed state, and what the commits of the newest segments are.
+//!
+//! - It starts from the newest index and replays at most 2S commits; from then on it reads each commit once (P9).
+//! - What was read in a segment counts only after a look at the marks (R7); a log that has moved on by two segments is
+//!   begun again from the newest index.
+//! - An absent version is the head only if nothing lies beyond it (R8), which is looked at once, on loading.
+//! - Each commit's `seen` has to agree with what was replayed here (R10); a mismatch is `Corrupt`, never replayed.
+//! - After an error that may hide a change of history, the newest replayed commit is compared with the disk first (R10).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use super::apply::{Commit, Void};
+use super::index::Index;
+use super::state::State;
+use super::{Log, is_suspicious, marks, may_be_stale, read};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::commit::Seen;
+use crate::format::index::VersionEntry;
+use crate::format::names;
+use crate::format::record::Record;
+use crate::id::{Checksum, Nonce, Part, Segment, Version};
+use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
+use crate::storage::{Dir, File};
+
+/// A replayed commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its nonce.
+    pub nonce: Nonce,
+    /// Its record checksum.
+    pub checksum: Checksum,
+    /// The number of its record's kind.
+    pub kind: u16,
+    /// Why it has no effect; none if it has.
+    pub void: Option<Void>,
+    /// The part after those before it.
+    pub first_part: Part,
+    /// How many parts it adds.
+    pub parts: u32,
+}
+
+impl Entry {
+    /// Its entry in an index.
+    pub fn indexed(&self) -> VersionEntry {
+        let void = self.void.map_or(0, Void::number);
+        VersionEntry { nonce: self.nonce, checksum: self.checksum, kind: self.kind, void }
+    }
+}
+
+/// The end of the log.
+#[derive(Debug)]
+pub struct Tail {
+    /// The replayed state.
+    pub state: State,
+    /// What the commits from `base` on are.
+    entries: VecDeque<Entry>,
+    base: Version,
+    /// The index before `base`, for R10 and for finding parts; none at the log's beginning.
+    before: Option<Arc<Index>>,
+    /// The directory of the segment that the next version belongs to, once it was there.
+    dir: Option<(Segment, Dir)>,
+    /// The commit that was read last, still open: whoever waited for it reads it next.
+    opened: Option<(Version, File)>,
+    /// Look-ups in `dir` may be old: it is opened anew before the next.
+    dir_is_old: bool,
+    /// Looks that found nothing since the last look at the marks.
+    polls: u32,
+    /// An error came up that may hide a change of history (R10).
+    suspicious: bool,
+}
+
+/// What one look at a version gave.
+enum Look {
+    Found(Box<Commit>, Option<Seen>, File),
+    Absent,
+}
+
+impl Tail {
+    /// Nothing replayed yet: the first [`Tail::advance`] loads it.
+    pub fn unloaded(parts_per_step: u32) -> Self {
+        Self {
+            state: State::new(parts_per_step),
+            entries: VecDeque::new(),
+            base: Version::ZERO,
+            before: None,
+            dir: None,
+            dir_is_old: false,
+            opened: None,
+            polls: 0,
+            suspicious: false,
+        }
+    }
+
+    /// Replays the whole log anew: the newest index, then the commits after it (R7, R8).
+    ///
+    /// # Errors
+    /// `Corrupt` when something is missing or damaged, `Unsupported`, `Io`.
+    pub fn load(log: &Log) -> Result<Self> {
+        let mut pause = LOOK_AGAIN_PAUSE;
+        for _ in 0..LOOK_AGAIN_MAX {
+            if let Some(tail) = Self::load_once(log)? {
+                return Ok(tail);
+            }
+            // The log moved on by two segments while it was read: from the newest index again.
+            log.env.sleep(pause);
+            pause = pause.saturating_mul(2);
+        }
+        Err(Error::new(ErrorKind::Contended, "the log moves on faster than it can be read").at(&log.path))
+    }
+
+    fn load_once(log: &Log) -> Result<Option<Self>> {
+        let highest = marks::highest(log)?;
+        let mut tail = Self::unloaded(log.parts_per_step());
+        if let Some(complete) = highest.previous() {
+            let Some(index) = log.indexes.get(log, complete)? else {
+                // Gone because reclaimed behind a newer one, or gone for good.
+                if marks::highest(log)? > highest {
+                    return Ok(None);
+                }
+                let name = names::segment(complete);
+                let what = "an index is missing though a newer mark exists";
+                return Err(Error::new(ErrorKind::Corrupt, what)
+                    .at(log.path_of([names::INDEX, &name])));
+            };
+            tail.state = index.state(log.parts_per_step())?;
+            tail.base = tail.state.next_version;
+            tail.before = Some(index);
+        }
+        if tail.replay(log)?.is_none() {
+            return Ok(None);
+        }
+        if !tail.nothing_beyond(log)? {
+            return Ok(None);
+        }
+        Ok(Some(tail))
+    }
+
+    /// Replays what is new; gives the number of commits that were.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported`, `Io`; `Rewound` when history was changed under this handle.
+    pub fn advance(&mut self, log: &Log) -> Result<u64> {
+        let before = self.state.next_version;
+        let advanced = self.advance_or_reload(log);
+        if let Err(error) = &advanced {
+            self.suspicious |= is_suspicious(error);
+        }
+        advanced?;
+        Ok(self.state.next_version.get().saturating_sub(before.get()))
+    }
+
+    fn advance_or_reload(&mut self, log: &Log) -> Result<()> {
+        if self.suspicious {
+            self.compare_newest(log)?;
+        }
+        if self.replay(log)?.is_none() {
+            self.reload(log)?;
+        }
+        Ok(())
+    }
+
+    /// Begins again from the newest index; what was replayed has to be in it.
+    ///
+    /// # Errors
+    /// As [`Tail::load`]; `Rewound` when the log no longer reaches what this handle has replayed.
+    pub fn reload(&mut self, log: &Log) -> Result<()> {
+        log.indexes.clear();
+        let tail = Self::load(log)?;
+        let was = self.state.next_version;
+        let is = tail.state.next_version;
+        *self = tail;
+        if is < was {
+            let what = format!("the log has {is} versions, this handle had replayed {was}");
+            return Err(Error::new(ErrorKind::Rewound, what).at(&log.path));
+        }
+        Ok(())
+    }
+
+    /// R10: another commit, or none, under the newest replayed version means that all is to be read again.
+    fn compare_newest(&mut self, log: &Log) -> Result<()> {
+        if let (Some(newest), Some(version)) = (self.entries.back(), self.newest()) {
+            let on_disk = read::identity_afresh(log, version)?;
+            if on_disk != Some((newest.nonce, newest.checksum)) {
+                self.reload(log)?;
+            }
+        }
+        self.suspicious = false;
+        Ok(())
+    }
+
+    /// Remembers that an error came up outside that may hide a change of history (R10).
+    pub fn suspect(&mut self, error: &Error) {
+        self.suspicious |= is_suspicious(error);
+    }
+
+    /// Replays on to the first absent version. None when what was read can't be trusted (R7).
+    fn replay(&mut self, log: &Log) -> Result<Option<()>> {
+        let mut run = 0u32;
+        let size = log.segment_size();
+        loop {
+            let version = self.state.next_version;
+            let segment = version.segment(size);
+            if run > 0 && version.slot(size) == 0 {
+                // Leaving a segment: what was read in it has to be trusted before the next one is.
+                if self.moved_on(log, version)? {
+                    return Ok(None);
+                }
+                run = 0;
+            }
+            match self.look(log, version, segment)? {
+                Look::Found(commit, seen, file) => {
+                    self.check_seen(seen, version).map_err(|error| error.at(log.commit_path(version)))?;
+                    self.push(log, &commit)
+                        .map_err(|error| error.version(version).at(log.commit_path(version)))?;
+                    self.opened = Some((version, file));
+                    run = run.saturating_add(1);
+                }
+                Look::Absent => break,
+            }
+        }
+        self.polls = self.polls.saturating_add(1);
+        let vanished = self.dir.is_none() && self.state.next_version.slot(size) != 0;
+        let due = self.polls >= POLLS_PER_MARK_CHECK || vanished;
+        if (run > 0 || due) && self.moved_on(log, self.state.next_version)? {
+            return Ok(None);
+        }
+        if vanished {
+            let what = "the newest segment's directory is missing, likely purged";
+            return Err(Error::new(ErrorKind::Corrupt, what)
+                .version(self.state.next_version)
+                .at(log.commit_path(self.state.next_version)));
+        }
+        Ok(Some(()))
+    }
+
+    /// R7: whether what was read before `end`, or found absent there, can't be trusted.
+    fn moved_on(&mut self, log: &Log, end: Version) -> Result<bool> {
+        self.polls = 0;
+        let size = log.segment_size();
+        let read = match end.slot(size) {
+            0 => end.segment(size).previous().unwrap_or_default(),
+            _ => end.segment(size),
+        };
+        marks::moved_on(log, read)
+    }
+
+    fn look(&mut self, log: &Log, version: Version, segment: Segment) -> Result<Look> {
+        let Some(dir) = self.segment_dir(log, segment)? else { return Ok(Look::Absent) };
+        let file = match read::open(log, &dir, version) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Absent),
+            Err(error) => {
+                self.dir = None;
+                let what = "can't open a commit";
+                return Err(Error::io(what, error).version(version).at(log.commit_path(version)));
+            }
+        };
+        let read = read_again(log, &file, version)?;
+        let seen = read.header.seen;
+        Ok(Look::Found(Box::new(read.into_commit()), seen, file))
+    }
+
+    /// The directory of the segment that is read next.
+    fn segment_dir(&mut self, log: &Log, segment: Segment) -> Result<Option<Dir>> {
+        let known = self.dir.as_ref().is_some_and(|known| known.0 == segment);
+        let opened = match &self.dir {
+            Some((_, dir)) if known && !self.dir_is_old => return Ok(Some(dir.clone())),
+            Some(_) if known => log.reopen_segment(segment)?,
+            _ => log.open_segment(segment)?,
+        };
+        self.dir_is_old = false;
+        self.dir = opened.clone().map(|dir| (segment, dir));
+        Ok(opened)
+    }
+
+    /// Before a probe: on remote mounts, what isn't there is cached until the directory is opened anew.
+    pub fn refresh(&mut self, log: &Log) {
+        self.dir_is_old |= log.class.is_remote();
+    }
+
+    fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
+        let Some(seen) = seen else { return Ok(()) };
+        let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
+        if seen.version >= version {
+            return Err(wrong(format!("the commit says it has seen version {}, which comes after it", seen.version)));
+        }
+        let known = self.checksum_of(seen.version)?;
+        match known {
+            Some(known) if known != seen.checksum => Err(wrong(format!(
+                "the commit has seen version {} with checksum {}, replay has it with {known}",
+                seen.version, seen.checksum
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replays one commit as the next version; also the writer's own, once it stands.
+    ///
+    /// # Errors
+    /// `Unsupported` for a record that this library can't replay.
+    pub fn push(&mut self, log: &Log, commit: &Commit) -> Result<Option<Void>> {
+        let version = self.state.next_version;
+        let first_part = self.state.next_part;
+        let void = self.state.apply(version, commit)?;
+        let parts = self.state.next_part.get().saturating_sub(first_part.get());
+        self.entries.push_back(Entry {
+            nonce: commit.nonce,
+            checksum: commit.checksum,
+            kind: commit.kind,
+            void,
+            first_part,
+            parts: u32::try_from(parts).unwrap_or(u32::MAX),
+        });
+        if let Some(Record::Parts(record)) = &commit.record
+            && void.is_none()
+        {
+            tracing::trace!(%version, producer = %record.producer, parts, "replayed parts");
+        }
+        self.forget_old(log);
+        Ok(void)
+    }
+
+    /// Keeps this segment and the one before: what building an index and R10 need.
+    fn forget_old(&mut self, log: &Log) {
+        let size = log.segment_size();
+        let newest = self.newest().unwrap_or_default().segment(size);
+        let keep = newest.previous().unwrap_or_default().first_version(size);
+        while self.base < keep && self.entries.pop_front().is_some() {
+            self.base = self.base.next();
+        }
+    }
+
+    /// The newest replayed version; none in an empty log.
+    pub fn newest(&self) -> Option<Version> {
+        self.state.next_version.get().checked_sub(1).map(Version::new)
+    }
+
+    /// What a commit's writer has to say it has seen: the newest replayed commit.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` when the index that has it can't be read.
+    pub fn seen(&self) -> Result<Option<Seen>> {
+        let Some(version) = self.newest() else { return Ok(None) };
+        Ok(self.checksum_of(version)?.map(|checksum| Seen { version, checksum }))
+    }
+
+    /// The record checksum of a commit of the newest segments; none for an older one.
+    fn checksum_of(&self, version: Version) -> Result<Option<Checksum>> {
+        if let Some(entry) = self.entry(version) {
+            return Ok(Some(entry.checksum));
+        }
+        match &self.before {
+            Some(index) if index.header.segment == version.segment(index.header.versions) => {
+                index.version(version).map(|entry| Some(entry.checksum))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A replayed commit of the newest segments; none for an older or a later one.
+    pub fn entry(&self, version: Version) -> Option<&Entry> {
+        let place = version.get().checked_sub(self.base.get())?;
+        self.entries.get(usize::try_from(place).ok()?)
+    }
+
+    /// The entries of the newest segments, with their versions.
+    pub fn entries(&self) -> impl Iterator<Item = (Version, &Entry)> {
+        self.entries.iter().zip(self.base.get()..).map(|(entry, version)| (Version::new(version), entry))
+    }
+
+    /// The commit of the newest segments that holds a part.
+    pub fn holder(&self, part: Part) -> Option<(Version, &Entry)> {
+        let after = self.entries.partition_point(|entry| entry.first_part <= part);
+        let place = after.checked_sub(1)?;
+        // Commits without parts share their first part with the one after them: the last of those has it, if any.
+        let entry = self.entries.get(place)?;
+        let inside = part.get().checked_sub(entry.first_part.get())? < u64::from(entry.parts);
+        inside.then(|| (Version::new(self.base.get().saturating_add(place as u64)), entry))
+    }
+
+    /// The first version whose entry is kept here.
+    pub fn base(&self) -> Version {
+        self.base
+    }
+
+    /// The commit that was read last, if it is this one; it is handed out once.
+    pub fn take_opened(&mut self, version: Version) -> Option<File> {
+        self.opened.take_if(|opened| opened.0 == version).map(|opened| opened.1)
+    }
+
+    /// R8: whether the first absent version is the head. False when the log moved on meanwhile.
+    fn nothing_beyond(&mut self, log: &Log) -> Result<bool> {
+        let segment = self.state.next_version.segment(log.segment_size());
+        let Some(beyond) = newest_name(log, segment)? else { return Ok(true) };
+        if self.state.next_version > beyond {
+            return Ok(true);
+        }
+        // The listing may be newer than the look: look afresh before anything is said to be missing.
+        self.dir = None;
+        if self.replay(log)?.is_none() || marks::moved_on(log, segment)? {
+            return Ok(false);
+        }
+        let version = self.state.next_version;
+        if version > beyond {
+            return Ok(true);
+        }
+        let what = format!("version {version} is missing, likely purged: the log reaches version {beyond} at least");
+        Err(Error::new(ErrorKind::Corrupt, what).version(version).at(log.commit_path(version)))
+    }
+}
+
+/// The newest version that the names in a segment speak of, or the existence of the segment after it (R4: that one is
+/// made when all of this one is there).
+fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
+    let listed = match log.open_segment(segment)? {
+        None => Vec::new(),
+        Some(dir) => log.storage.list(&dir).map_err(|error| {
+            Error::io("can't list a segment", error)
+                .at(log.path_of([names::LOG, &names::segment(segment)]))
+        })?,
+    };
+    let after = segment.next();
+    let newest = listed.iter().filter_map(|name| names::parse_version(name)).max();
+    let proven = match log.open_segment(after)? {
+        Some(_) => after.first_version(log.segment_size()).get().checked_sub(1).map(Version::new),
+        None => None,
+    };
+    Ok(newest.max(proven))
+}
+
+/// Reads a commit; one that can't be read is looked at again, bounded, and then `Corrupt` or `Io`, never void (R8): a
+/// passing error must not make two replayers differ.
+fn read_again(log: &Log, file: &File, version: Version) -> Result<read::Read> {
+    let mut pause = LOOK_AGAIN_PAUSE;
+    let mut left = LOOK_AGAIN_MAX;
+    let mut result = read::commit(log, file, version);
+    while let Err(error) = &result {
+        left = left.saturating_sub(1);
+        if left == 0 || error.kind() == ErrorKind::Unsupported || log.class == crate::MountClass::Local {
+            break;
+        }
+        log.env.sleep(pause);
+        pause = pause.saturating_mul(2);
+        let again = log
+            .open_segment(version.segment(log.segment_size()))?
+            .map(|dir| read::open(log, &dir, version));
+        result = match again {
+            Some(Ok(file)) => read::commit(log, &file, version),
+            Some(Err(error)) if may_be_stale(&error) => continue,
+            Some(Err(error)) => Err(Error::io("can't open a commit", error).version(version)),
+            None => continue,
+        };
+    }
+    result
+}
