@@ -199,8 +199,8 @@ fn choose(report: &Report) -> Result<Primitive, String> {
     };
     match working {
         Some(Primitive::RenameDirectory) => Err(format!(
-            "on {mount} {}; publishing needs the rename of a directory there, which this version doesn't have \
-             yet: put the store on another filesystem",
+            "on {mount} {}; publishing needs the rename of a directory there, which this version doesn't \
+             have yet: put the store on another filesystem",
             tried(),
         )),
         Some(primitive) => Ok(primitive),
