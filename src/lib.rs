@@ -21,6 +21,8 @@ mod share;
 internal! {
     /// The seam to time, entropy and threads.
     env,
+    /// Bytes and values.
+    format,
     /// Every bound, with its reason.
     limits,
     /// Names and bytes.

@@ -42,7 +42,10 @@ impl Share {
         if index < count {
             return Ok(Self { index, count });
         }
-        Err(Error::new(ErrorKind::Invalid, format!("share {index} of {count}: the index has to be below the count")))
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!("share {index} of {count}: the index has to be below the count"),
+        ))
     }
 
     /// Which one this is, from 0.
@@ -57,7 +60,8 @@ impl Share {
 
     /// This share's slices of a batch of `slices`; none when the count doesn't divide them.
     pub fn range(self, slices: u64) -> Option<Range<u64>> {
-        let each = slices.checked_div(u64::from(self.count)).filter(|_| slices % u64::from(self.count) == 0)?;
+        let each =
+            slices.checked_div(u64::from(self.count)).filter(|_| slices % u64::from(self.count) == 0)?;
         let start = u64::from(self.index).checked_mul(each)?;
         Some(start..start.checked_add(each)?)
     }
@@ -74,9 +78,13 @@ impl FromStr for Share {
 
     /// Reads `I/N`.
     fn from_str(text: &str) -> Result<Self> {
-        let numbers = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        let numbers =
+            text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         let (index, count) = numbers.ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, format!("the share {text:?} isn't of the form INDEX/COUNT, such as 0/8"))
+            Error::new(
+                ErrorKind::Invalid,
+                format!("the share {text:?} isn't of the form INDEX/COUNT, such as 0/8"),
+            )
         })?;
         Self::new(index, count)
     }

@@ -1,8 +1,10 @@
 //! Mapped files: the only room with `unsafe`, one operation a block.
 //!
-//! - Only immutable bytes are mapped: a published commit or index is never opened for writing and never truncated (R1),
-//!   so a `&[u8]` into a mapping doesn't change while it lives. The doorbell, which does, is read as an atomic.
-//! - The size is checked before mapping; what can't be read is found by [`Mapping::populate`], as an error value.
+//! - Only immutable bytes are mapped: a published commit or index is never opened for writing and never
+//!   truncated (R1), so a `&[u8]` into a mapping doesn't change while it lives. The doorbell, which does, is
+//!   read as an atomic.
+//! - The size is checked before mapping; what can't be read is found by [`Mapping::populate`], as an error
+//!   value.
 
 #![expect(unsafe_code, reason = "mmap and madvise; each block has its SAFETY note")]
 
@@ -31,8 +33,8 @@ impl Mapping {
     pub(super) fn of_file(file: impl AsFd, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         let file = file.as_fd();
-        // SAFETY: what is mapped has its final name, and such a file is never written or truncated again (R1); a file
-        // cut short by others is found by `populate` before its bytes are touched.
+        // SAFETY: what is mapped has its final name, and such a file is never written or truncated again
+        // (R1); a file cut short by others is found by `populate` before its bytes are touched.
         let map = unsafe { MmapOptions::new().len(length).map(&file) }?;
         Ok(Self(Inner::File(map)))
     }
@@ -42,7 +44,8 @@ impl Mapping {
         Self(Inner::Memory(bytes.into()))
     }
 
-    /// Faults `range` in (MADV_POPULATE_READ): EFAULT for what the file no longer has, EINVAL before Linux 5.14.
+    /// Faults `range` in (MADV_POPULATE_READ): EFAULT for what the file no longer has, EINVAL before Linux
+    /// 5.14.
     pub(super) fn populate(&self, range: Range<u64>) -> io::Result<()> {
         let Inner::File(map) = &self.0 else { return Ok(()) };
         let outside = || io::Error::from(io::ErrorKind::UnexpectedEof);
@@ -63,8 +66,8 @@ impl Mapping {
         if range.start >= range.end || range.end > map.len() {
             return Ok(());
         }
-        // SAFETY: the map is shared and read-only over a file that keeps its bytes (R1), so dropped pages come back as
-        // they were.
+        // SAFETY: the map is shared and read-only over a file that keeps its bytes (R1), so dropped pages
+        // come back as they were.
         unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start) }
     }
 }
@@ -96,7 +99,8 @@ impl MappedWord {
     /// Maps the first 4 bytes of a file.
     pub(super) fn of_file(file: impl AsFd) -> io::Result<Self> {
         let file = file.as_fd();
-        // SAFETY: the bytes do change under the map, so they are only ever read as an atomic (`word`), never as a slice.
+        // SAFETY: the bytes do change under the map, so they are only ever read as an atomic (`word`), never
+        // as a slice.
         let map = unsafe { MmapOptions::new().len(size_of::<u32>()).map(&file) }?;
         Ok(Self { map })
     }
@@ -104,8 +108,8 @@ impl MappedWord {
     /// The word.
     pub(super) fn word(&self) -> &AtomicU32 {
         let start = self.map.as_ptr().cast::<u32>().cast_mut();
-        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only loaded from and waited on,
-        // and lives as long as the borrow of `self`.
+        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only loaded from and
+        // waited on, and lives as long as the borrow of `self`.
         unsafe { AtomicU32::from_ptr(start) }
     }
 }

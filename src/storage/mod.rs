@@ -1,21 +1,24 @@
 //! Names and bytes: what the engine asks of a filesystem, one system call at a time.
 //!
-//! - A method of [`Storage`] is one system call that another node can see or that can fail: no retry, no identity, no
-//!   judgement. So a simulator can stop anywhere, and a counter counts what a metadata server sees.
+//! - A method of [`Storage`] is one system call that another node can see or that can fail: no retry, no
+//!   identity, no judgement. So a simulator can stop anywhere, and a counter counts what a metadata server
+//!   sees.
 //! - Names are (directory handle, name). A name is one component, never a path.
 //! - Handles are opaque: wrappers pass them through, only the storage that made one looks inside.
 //! - Errors are the system's, with their errno.
-//! - Metadata calls, in every budget, are all methods but `read_at`, `write_at`, `copy_range`, `close`, `map`,
-//!   `populate`, `wait` and `wake`; failed ones count.
+//! - Metadata calls, in every budget, are all methods but `read_at`, `write_at`, `copy_range`, `close`,
+//!   `map`, `populate`, `map_word`, `wait` and `wake`; failed ones count.
 
-// mod counting;
+mod class;
+mod counting;
 mod mapping;
-// mod posix;
-// pub(crate) mod probe;
-// pub(crate) mod put;
+mod mountinfo;
+mod posix;
+mod probe;
+pub(crate) mod put;
 
 use std::any::Any;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -23,9 +26,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-// pub use counting::{Calls, Counting};
+use serde::{Serialize, Serializer};
+
+pub use class::class_of;
+pub use counting::{Calls, Counting};
 pub use mapping::Mapping;
-// pub use posix::Posix;
+pub use posix::Posix;
+pub use probe::{Attempt, Finding, Report, probe};
 
 /// An open directory.
 #[derive(Clone)]
@@ -99,16 +106,16 @@ pub enum Kind {
 /// Room on the filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that this user can still write.
+    /// Bytes that this user can still write; `u64::MAX` where the filesystem doesn't count them.
     pub bytes_free: u64,
-    /// Bytes in all.
+    /// Bytes in all; `u64::MAX` likewise.
     pub bytes_total: u64,
     /// Inodes free; `u64::MAX` where the filesystem doesn't count them.
     pub inodes_free: u64,
 }
 
 /// What the system says about a mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
     /// The filesystem's type as in the mount table (`ext4`, `nfs4`, `fuse.sshfs`); empty where there is none.
     pub kind: String,
@@ -117,7 +124,14 @@ pub struct Mount {
     /// Its options as in the mount table, comma separated.
     pub options: String,
     /// Where it is mounted; empty where that isn't known.
+    #[serde(serialize_with = "lossy")]
     pub point: OsString,
+}
+
+/// A path for people: bytes that aren't UTF-8 are replaced, since a report has to be readable whatever the
+/// path.
+fn lossy<S: Serializer>(path: impl AsRef<OsStr>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.as_ref().display())
 }
 
 /// The calls. Every implementation passes the contract suite of the simulator's crate.
@@ -152,8 +166,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// As openat(2). A symbolic link as the last component is refused.
     fn open(&self, dir: &Dir, name: &str, access: Access) -> io::Result<File>;
 
-    /// Closes a file and says what close(2) says. Dropping a file closes it silently; a file that was written to is
-    /// closed by this (R3).
+    /// Closes a file and says what close(2) says. Dropping a file closes it silently; a file that was written
+    /// to is closed by this (R3).
     ///
     /// # Errors
     /// What the system reports at close: on some filesystems the first word of a full disk.
@@ -187,7 +201,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As copy_file_range(2).
-    fn copy_range(&self, from: &File, from_offset: u64, to: &File, to_offset: u64, length: u64) -> io::Result<u64>;
+    fn copy_range(
+        &self,
+        from: &File,
+        from_offset: u64,
+        to: &File,
+        to_offset: u64,
+        length: u64,
+    ) -> io::Result<u64>;
 
     /// Maps the first `length` bytes for reading, lazily. The caller has checked the size; `length` isn't 0.
     ///
@@ -273,7 +294,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// As mmap(2).
     fn map_word(&self, file: &File) -> io::Result<Arc<dyn Word>>;
 
-    /// Sleeps until the word differs from `seen`, someone wakes it, or `timeout` passed; may wake for nothing.
+    /// Sleeps until the word differs from `seen`, someone wakes it, or `timeout` passed; may wake for
+    /// nothing.
     ///
     /// # Errors
     /// As futex(2); a timeout isn't one.
@@ -308,7 +330,12 @@ pub fn write_all_at(storage: &dyn Storage, file: &File, mut bytes: &[u8], mut of
 ///
 /// # Errors
 /// The first that a read reports; a file that ends before is `UnexpectedEof`.
-pub fn read_exact_at(storage: &dyn Storage, file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+pub fn read_exact_at(
+    storage: &dyn Storage,
+    file: &File,
+    mut buffer: &mut [u8],
+    mut offset: u64,
+) -> io::Result<()> {
     while !buffer.is_empty() {
         let read = match storage.read_at(file, buffer, offset) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

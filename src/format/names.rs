@@ -1,0 +1,137 @@
+//! The names in a store's directory, made and read in one place. All are relative, ASCII and of a fixed width, so that
+//! they sort as their numbers do.
+
+use std::ffi::OsStr;
+
+use crate::id::{Incarnation, Name, Nonce, Segment, Sequence, Version};
+
+/// Identity and fixed choices; put last at creation.
+pub const STORE: &str = "STORE";
+/// The directory of segment directories.
+pub const LOG: &str = "log";
+/// The directory of indexes.
+pub const INDEX: &str = "index";
+/// The directory of marks.
+pub const MARKS: &str = "marks";
+/// The directory of files being written.
+pub const STAGE: &str = "stage";
+/// The doorbell.
+pub const HEAD: &str = "HEAD";
+/// The directory of progress hints.
+pub const GROUPS: &str = "groups";
+/// What is given up when a control record meets a full disk.
+pub const BALLAST: &str = "ballast";
+/// The directories of a store, in the order they are made.
+pub const DIRECTORIES: [&str; 5] = [LOG, INDEX, MARKS, STAGE, GROUPS];
+
+const SEGMENT_DIGITS: usize = 12;
+const VERSION_DIGITS: usize = 20;
+
+/// The name of a segment's directory, index and mark.
+pub fn segment(segment: Segment) -> String {
+    format!("{segment:0SEGMENT_DIGITS$}", segment = segment.get())
+}
+
+/// The segment of such a name; none for any other.
+pub fn parse_segment(name: &OsStr) -> Option<Segment> {
+    parse(name, SEGMENT_DIGITS).map(Segment::new)
+}
+
+/// The name of a commit in its segment's directory.
+pub fn version(version: Version) -> String {
+    format!("{version:0VERSION_DIGITS$}", version = version.get())
+}
+
+/// The version of such a name; none for any other, dot names among them.
+pub fn parse_version(name: &OsStr) -> Option<Version> {
+    parse(name, VERSION_DIGITS).map(Version::new)
+}
+
+/// A number of at least `digits` digits, and of more only where it needs them.
+fn parse(name: &OsStr, digits: usize) -> Option<u64> {
+    let text = name.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let long_for_a_reason = text.len() == digits || (text.len() > digits && !text.starts_with('0'));
+    text.parse().ok().filter(|_| long_for_a_reason)
+}
+
+/// A staged draft's name: whose it is can be told without opening it.
+pub fn staged_draft(producer: &Name, incarnation: Incarnation, first: Sequence, nonce: Nonce) -> String {
+    format!("{producer}.{incarnation}.{first}.{nonce}")
+}
+
+/// A staged control record's or index's name. No producer's name begins with `-`.
+pub fn staged_control(kind: &str, nonce: Nonce) -> String {
+    format!("-{kind}.{nonce}")
+}
+
+/// What a staged name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Staged {
+    /// A draft.
+    Draft {
+        /// The producer that writes it.
+        producer: Name,
+        /// The incarnation that writes it.
+        incarnation: Incarnation,
+        /// Not above the sequence that it will be published with.
+        first: Sequence,
+        /// Its nonce.
+        nonce: Nonce,
+    },
+    /// A control record or an index.
+    Control {
+        /// What for.
+        kind: String,
+        /// Its nonce.
+        nonce: Nonce,
+    },
+}
+
+/// Reads a staged name; none for any other.
+pub fn parse_staged(name: &OsStr) -> Option<Staged> {
+    let (rest, nonce) = name.to_str()?.rsplit_once('.')?;
+    let nonce = nonce.parse().ok()?;
+    if let Some(kind) = rest.strip_prefix('-') {
+        return Some(Staged::Control { kind: kind.to_owned(), nonce });
+    }
+    let (rest, first) = rest.rsplit_once('.')?;
+    let (producer, incarnation) = rest.rsplit_once('.')?;
+    Some(Staged::Draft {
+        producer: producer.parse().ok()?,
+        incarnation: Incarnation::new(incarnation.parse().ok()?),
+        first: first.parse().ok()?,
+        nonce,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for number in [0, 1, 999_999_999_999, 1_000_000_000_000, u64::MAX] {
+            assert_eq!(parse_segment(segment(Segment::new(number)).as_ref()), Some(Segment::new(number)));
+            assert_eq!(parse_version(version(Version::new(number)).as_ref()), Some(Version::new(number)));
+        }
+        let nonce = Nonce::new([0xab; 16]);
+        let producer: Name = "a.b-1.2".parse().unwrap();
+        let staged = staged_draft(&producer, Incarnation::new(7), Sequence::new(9), nonce);
+        let read = Staged::Draft { producer, incarnation: Incarnation::new(7), first: Sequence::new(9), nonce };
+        assert_eq!(parse_staged(staged.as_ref()), Some(read));
+        let control = Staged::Control { kind: "open".into(), nonce };
+        assert_eq!(parse_staged(staged_control("open", nonce).as_ref()), Some(control));
+    }
+
+    #[test]
+    fn other_names_are_not() {
+        for name in ["", ".", "..", "1", "00000000001", "0000000000001", "+00000000001", "00000000000x", ".probe"] {
+            assert_eq!(parse_segment(name.as_ref()), None, "{name:?}");
+        }
+        assert_eq!(parse_version("000000000001".as_ref()), None);
+        assert_eq!(parse_version("99999999999999999999".as_ref()), None, "beyond 64 bits");
+        for name in ["a.1.2", "a.1.2.xyz", "-open", ".a.1.2.00000000000000000000000000000000"] {
+            assert_eq!(parse_staged(name.as_ref()), None, "{name:?}");
+        }
+    }
+}

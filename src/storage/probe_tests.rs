@@ -1,0 +1,257 @@
+//! Tries the probe on real mounts, and on mounts that refuse, lie, hide names or break down at any call.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::env::System;
+use crate::storage::{File, Mapping, Posix, Space, Word};
+
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+
+/// What a call that publishes does.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    Right,
+    Fail(i32),
+    Replace,
+    ClaimToWin,
+    MakeADirectory,
+}
+
+/// The running system's storage, but odd.
+#[derive(Debug)]
+struct Odd {
+    kind: &'static str,
+    link: Does,
+    noreplace: Does,
+    rename: Does,
+    hides_marks: bool,
+    /// The breakable call that fails with EIO, by its number from 1; 0 is none.
+    breaks_at: u64,
+    calls: AtomicU64,
+}
+
+impl Odd {
+    fn new() -> Self {
+        let right = Does::Right;
+        let calls = AtomicU64::new(0);
+        Self {
+            kind: "ext4",
+            link: right,
+            noreplace: right,
+            rename: right,
+            hides_marks: false,
+            breaks_at: 0,
+            calls,
+        }
+    }
+
+    fn call(&self) -> io::Result<()> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.breaks_at { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+
+    fn act(&self, does: Does, right: impl Fn() -> io::Result<()>, to: &Dir, name: &str) -> io::Result<()> {
+        self.call()?;
+        match does {
+            Does::Right => right(),
+            Does::Fail(errno) => Err(io::Error::from_raw_os_error(errno)),
+            Does::Replace => Posix.remove(to, name).or(Ok(())).and_then(|()| right()),
+            Does::ClaimToWin => right().or(Ok(())),
+            Does::MakeADirectory => Posix.make_dir(to, name),
+        }
+    }
+}
+
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> io::Result<$out> {
+            Posix.$name($($argument),*)
+        })*
+    };
+}
+
+macro_rules! breakable {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> io::Result<$out> {
+            self.call()?;
+            Posix.$name($($argument),*)
+        })*
+    };
+}
+
+impl Storage for Odd {
+    // Those that the cleaning needs don't break: what a broken one leaves can't be removed by anyone.
+    forward! {
+        open_root(path: &Path) -> Dir;
+        make_root(path: &Path) -> ();
+        open_dir(parent: &Dir, name: &str) -> Dir;
+        size(file: &File) -> u64;
+        kind(dir: &Dir, name: &str) -> Kind;
+        copy_range(from: &File, from_offset: u64, to: &File, to_offset: u64, length: u64) -> u64;
+        map(file: &File, length: u64) -> Mapping;
+        populate(mapping: &Mapping, range: Range<u64>) -> ();
+        sync_file(file: &File) -> ();
+        remove_dir(parent: &Dir, name: &str) -> ();
+        sync_dir(dir: &Dir) -> ();
+        remove(dir: &Dir, name: &str) -> ();
+        space(dir: &Dir) -> Space;
+        map_word(file: &File) -> Arc<dyn Word>;
+        wait(word: &dyn Word, seen: u32, timeout: Duration) -> ();
+        wake(word: &dyn Word) -> ();
+    }
+
+    breakable! {
+        create_exclusive(dir: &Dir, name: &str) -> File;
+        open(dir: &Dir, name: &str, access: Access) -> File;
+        close(file: File) -> ();
+        read_at(file: &File, buffer: &mut [u8], offset: u64) -> usize;
+        write_at(file: &File, bytes: &[u8], offset: u64) -> usize;
+        make_dir(parent: &Dir, name: &str) -> ();
+    }
+
+    fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        self.act(self.link, || Posix.link(from, from_name, to, to_name), to, to_name)
+    }
+
+    fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        self.act(self.rename, || Posix.rename(from, from_name, to, to_name), to, to_name)
+    }
+
+    fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        self.act(self.noreplace, || Posix.rename_noreplace(from, from_name, to, to_name), to, to_name)
+    }
+
+    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+        self.call()?;
+        let mut names = Posix.list(dir)?;
+        names.retain(|name| !self.hides_marks || name != MARK);
+        Ok(names)
+    }
+
+    fn mount(&self, _dir: &Dir) -> io::Result<Mount> {
+        let (options, point) = (String::new(), OsString::from("/data"));
+        Ok(Mount { kind: self.kind.to_owned(), magic: 0, options, point })
+    }
+}
+
+/// Probes a new directory, in which nothing may be left.
+fn probed_in(home: &Path, storage: &dyn Storage, options: &Options) -> Result<Report> {
+    let home = tempfile::tempdir_in(home).expect("a directory");
+    let dir = Posix.open_root(home.path()).expect("it opens");
+    let report = probe(storage, &System::new(), &dir, home.path(), options);
+    assert_eq!(Posix.list(&dir).expect("listed"), Vec::<OsString>::new(), "the probe left something");
+    report
+}
+
+fn probed(odd: &Odd) -> Report {
+    probed_in(&std::env::temp_dir(), odd, &Options::new()).expect("it can be probed")
+}
+
+/// The refusal and the error's own words, which have to be the same.
+fn refusal(report: Report) -> String {
+    let error = report.accept().expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    error.to_string()
+}
+
+#[test]
+fn real_mounts_do_all_and_link_is_preferred() {
+    for home in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+        let report = probed_in(&home, &Posix, &Options::new().allow_unknown_fuse(true)).expect("probed");
+        let text = serde_json::to_string(&report).expect("a report is always readable");
+        println!("{text}");
+        assert_eq!(report.listing, Finding::Good, "{text}");
+        assert_eq!(report.chosen, Some(Primitive::Link), "{text}");
+    }
+    let shared = probed_in(Path::new("/dev/shm"), &Posix, &Options::new()).expect("probed");
+    assert!(shared.attempts.iter().all(Attempt::works));
+    assert_eq!(shared.accept().expect("tmpfs will do"), (MountClass::Local, Primitive::Link));
+}
+
+#[test]
+fn what_lies_is_not_published_by() {
+    for does in [Does::Fail(EPERM), Does::Replace, Does::ClaimToWin, Does::MakeADirectory] {
+        let report = probed(&Odd { link: does, ..Odd::new() });
+        assert!(
+            !report.attempts.iter().any(|attempt| attempt.primitive == Primitive::Link && attempt.works())
+        );
+        let (class, primitive) = report.accept().expect("the next one works");
+        assert_eq!((class, primitive), (MountClass::Local, Primitive::RenameNoreplace), "link: {does:?}");
+    }
+}
+
+#[test]
+fn a_refusal_names_mount_calls_and_errors_and_says_what_to_do() {
+    let (link, noreplace) = (Does::Fail(EPERM), Does::Fail(EINVAL));
+    let only_directories = refusal(probed(&Odd { kind: "exfat", link, noreplace, ..Odd::new() }));
+    println!("{only_directories}");
+    let nothing = refusal(probed(&Odd { kind: "exfat", link, noreplace, rename: noreplace, ..Odd::new() }));
+    println!("{nothing}");
+    for text in [&only_directories, &nothing] {
+        for part in [
+            "the exfat filesystem mounted at /data",
+            "link failed: Operation not permitted (os error 1)",
+            "renameat2(RENAME_NOREPLACE) failed: Invalid argument (os error 22)",
+            "put the store on another filesystem",
+        ] {
+            assert!(text.contains(part), "{part:?} isn't in: {text}");
+        }
+    }
+    assert!(only_directories.contains("which this version doesn't have yet"), "{only_directories}");
+    assert!(nothing.contains("rename of a directory failed: Invalid argument"), "{nothing}");
+
+    let lies = refusal(probed(&Odd { link: Does::Replace, noreplace: Does::ClaimToWin, ..Odd::new() }));
+    assert!(lies.contains("link onto a taken name replaces what has the name"), "{lies}");
+    assert!(lies.contains("renameat2(RENAME_NOREPLACE) onto a taken name says that it won"), "{lies}");
+}
+
+#[test]
+fn marks_that_cannot_be_read_afresh_are_refused() {
+    let text = refusal(probed(&Odd { hides_marks: true, ..Odd::new() }));
+    println!("{text}");
+    assert!(text.contains("a listing opened afresh doesn't show a new name"), "{text}");
+}
+
+#[test]
+fn unknown_fuse_needs_a_word_and_rclone_gets_none() {
+    let temp = std::env::temp_dir();
+    for kind in ["fuse", "fuse.bindfs", "fuseblk"] {
+        let odd = Odd { kind, ..Odd::new() };
+        let report = probed(&odd);
+        assert_eq!(report.attempts.len(), 3, "what it does is found out all the same");
+        let text = refusal(report);
+        assert!(text.contains(&format!("the {kind} filesystem mounted at /data is FUSE, and")), "{text}");
+        let allowed = probed_in(&temp, &odd, &Options::new().allow_unknown_fuse(true)).expect("probed");
+        assert_eq!(allowed.accept().expect("allowed"), (MountClass::CloseToOpen, Primitive::Link));
+    }
+    let hopeless =
+        Odd { kind: "fuseblk", link: Does::Fail(EPERM), noreplace: Does::Fail(EINVAL), ..Odd::new() };
+    let text = refusal(probed(&hopeless));
+    assert!(!text.contains("allow"), "advice that wouldn't help: {text}");
+    let odd = Odd { kind: "fuse.rclone", ..Odd::new() };
+    let report = probed_in(&temp, &odd, &Options::new().allow_unknown_fuse(true)).expect("probed");
+    assert!(refusal(report).contains("lets two writers create the same name"));
+}
+
+#[test]
+fn whatever_call_breaks_nothing_is_left_and_it_is_never_taken_for_sound() {
+    let whole = Odd::new();
+    let sound = probed(&whole);
+    let calls = whole.calls.load(Ordering::Relaxed);
+    println!("{calls} breakable calls");
+    assert!(calls > 20);
+    for breaks_at in 1..=calls {
+        match probed_in(&std::env::temp_dir(), &Odd { breaks_at, ..Odd::new() }, &Options::new()) {
+            Err(error) => {
+                assert_eq!((error.kind(), error.errno()), (ErrorKind::Io, Some(5)), "call {breaks_at}")
+            }
+            Ok(report) => assert_ne!(report.attempts, sound.attempts, "call {breaks_at} was passed over"),
+        }
+    }
+}
