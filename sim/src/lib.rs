@@ -1,1 +1,22 @@
-//! Sim.
+//! Storages that forget, fail and stop where they are told, and the contract that every storage keeps.
+//!
+//! - [`Memory`] is a filesystem that tells what is durable from what is only seen, and can lose the difference.
+//! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by a plan.
+//! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
+//! - [`Seeded`] is a clock, entropy and threads that a seed replays.
+//! - [`contract::check`] holds a storage to what the engine leans on.
+//!
+//! This crate is for tests: it panics where a test is wrong, and is never a dependency of the library.
+#![deny(missing_docs, unsafe_code)]
+
+pub mod contract;
+mod env;
+pub mod errno;
+mod fault;
+mod memory;
+mod skip_zeros;
+
+pub use env::Seeded;
+pub use fault::{Call, Fault, Match, Method, Outcome, Plan, Stopped};
+pub use memory::{Memory, Unsynced};
+pub use skip_zeros::SkipZeros;

@@ -1,0 +1,404 @@
+//! A storage as one process sees it whose calls go wrong by a plan.
+//!
+//! - Every method is counted, judged by the plan, and traced, in this one place ([`Fault::call`]).
+//! - It knows names, so that plans and traces can speak of them: the path under which a handle was opened.
+//! - It makes nothing up: without a plan, everything is what the storage below says.
+//! - A stopped process has no further effect, and no reply of a call that was running reaches it.
+#![deny(clippy::missing_trait_methods)]
+
+mod plan;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave::env::{Env, System};
+use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use parking_lot::Mutex;
+
+use self::plan::Failure;
+pub use self::plan::{Match, Plan};
+pub use self::trace::{Call, Method, Outcome};
+use crate::errno::{self, error};
+
+/// The newest calls that a trace keeps.
+const TRACE_CALLS_MAX: usize = 1 << 16;
+
+/// Why a call of a stopped process failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopped;
+
+impl Stopped {
+    /// Whether an error, or one of its sources, comes from a stopped process.
+    pub fn caused(error: &(dyn Error + 'static)) -> bool {
+        let mut at = Some(error);
+        while let Some(error) = at {
+            // The source of an `io::Error` is what is below the error that it wraps, so look inside by hand.
+            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            if error.is::<Self>() || inner.is_some_and(|inner| inner.is::<Self>()) {
+                return true;
+            }
+            at = error.source();
+        }
+        false
+    }
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the plan stopped this process")
+    }
+}
+
+impl Error for Stopped {}
+
+/// A storage whose calls go wrong by a [`Plan`].
+///
+/// To stop a process at each of its calls:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use batchweave::storage::Storage;
+/// # use batchweave_sim::{Fault, Memory, Plan, Stopped};
+/// for k in 0.. {
+///     let disk = Memory::new();
+///     let process = Fault::new(Arc::new(disk.clone()), Plan::new().stop_at(k));
+///     let result = process.open_root("/".as_ref()).and_then(|root| process.make_dir(&root, "log"));
+///     // ... here the test opens what is on `disk` and checks it ...
+///     match result {
+///         Ok(()) => break,
+///         Err(error) => assert!(Stopped::caused(&error)),
+///     }
+/// }
+/// ```
+pub struct Fault {
+    inner: Arc<dyn Storage>,
+    env: Arc<dyn Env>,
+    record: Mutex<Record>,
+}
+
+struct Record {
+    plan: Plan,
+    calls: u64,
+    counts: BTreeMap<Method, u64>,
+    stopped: bool,
+    trace: VecDeque<Call>,
+}
+
+/// A handle of the storage below, and the path under which it was opened.
+struct Named<T> {
+    inner: T,
+    path: String,
+}
+
+impl Fault {
+    /// Wraps a storage; delays sleep for real.
+    pub fn new(inner: Arc<dyn Storage>, plan: Plan) -> Self {
+        Self::with_env(inner, plan, Arc::new(System::new()))
+    }
+
+    /// Wraps a storage; delays are sleeps of this `Env`.
+    pub fn with_env(inner: Arc<dyn Storage>, plan: Plan, env: Arc<dyn Env>) -> Self {
+        let record =
+            Record { plan, calls: 0, counts: BTreeMap::new(), stopped: false, trace: VecDeque::new() };
+        Self { inner, env, record: Mutex::new(record) }
+    }
+
+    /// Puts another plan in place; its rules and `nth` count from now on, `stop_at` from the first call of all.
+    pub fn set_plan(&self, plan: Plan) {
+        self.record.lock().plan = plan;
+    }
+
+    /// Stops the process now.
+    pub fn stop(&self) {
+        self.record.lock().stopped = true;
+    }
+
+    /// Whether the process is stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.record.lock().stopped
+    }
+
+    /// Calls so far, failed ones included.
+    pub fn calls(&self) -> u64 {
+        self.record.lock().calls
+    }
+
+    /// Calls of one method so far, failed ones included.
+    pub fn count(&self, method: Method) -> u64 {
+        self.record.lock().counts.get(&method).copied().unwrap_or_default()
+    }
+
+    /// The newest 65,536 calls that have ended, by number.
+    pub fn trace(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> = self.record.lock().trace.iter().cloned().collect();
+        calls.sort_by_key(|call| call.number);
+        calls
+    }
+
+    /// One call: counted, judged, made unless the plan says otherwise, traced. `make` gets the bytes it may move.
+    fn call<T>(
+        &self,
+        method: Method,
+        on: String,
+        make: impl FnOnce(usize) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (number, fate) = {
+            let mut record = self.record.lock();
+            let number = record.calls;
+            record.calls += 1;
+            *record.counts.entry(method).or_default() += 1;
+            record.stopped |= record.plan.stop_at.is_some_and(|k| number >= k);
+            if record.stopped {
+                record.keep(Call { number, method, on, outcome: Outcome::Stopped });
+                return Err(io::Error::other(Stopped));
+            }
+            (number, record.plan.judge(method, &on))
+        };
+        if !fate.delay.is_zero() {
+            self.env.sleep(fate.delay);
+        }
+        if self.is_stopped() {
+            self.record.lock().keep(Call { number, method, on, outcome: Outcome::Stopped });
+            return Err(io::Error::other(Stopped));
+        }
+        let mut result = match fate.failure {
+            Some(Failure::Before(errno)) => Err(error(errno)),
+            _ => make(fate.bytes_max),
+        };
+        let mut record = self.record.lock();
+        let outcome = match fate.failure {
+            _ if record.stopped => {
+                result = Err(io::Error::other(Stopped));
+                Outcome::Stopped
+            }
+            Some(Failure::After(errno)) if result.is_ok() => {
+                result = Err(error(errno));
+                match Outcome::of(&result) {
+                    Outcome::Failed(words) => Outcome::ReplyLost(words),
+                    other => other,
+                }
+            }
+            _ => Outcome::of(&result),
+        };
+        record.keep(Call { number, method, on, outcome });
+        result
+    }
+}
+
+impl Record {
+    fn keep(&mut self, call: Call) {
+        if self.trace.len() == TRACE_CALLS_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(call);
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fault").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+fn dir(dir: &Dir) -> io::Result<&Named<Dir>> {
+    dir.get().ok_or_else(|| error(errno::EBADF))
+}
+
+fn file(file: &File) -> io::Result<&Named<File>> {
+    file.get().ok_or_else(|| error(errno::EBADF))
+}
+
+impl<T> Named<T> {
+    fn path(&self) -> String {
+        if self.path.is_empty() { "/".to_owned() } else { self.path.clone() }
+    }
+
+    fn child(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
+    }
+
+    fn pair(&self, name: &str, to: &Self, to_name: &str) -> String {
+        format!("{} -> {}", self.child(name), to.child(to_name))
+    }
+}
+
+impl Storage for Fault {
+    fn open_root(&self, path: &Path) -> io::Result<Dir> {
+        let inner =
+            self.call(Method::OpenRoot, path.display().to_string(), |_| self.inner.open_root(path))?;
+        Ok(Dir::new(Named { inner, path: String::new() }))
+    }
+
+    fn make_root(&self, path: &Path) -> io::Result<()> {
+        self.call(Method::MakeRoot, path.display().to_string(), |_| self.inner.make_root(path))
+    }
+
+    fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
+        let parent = dir(parent)?;
+        let path = parent.child(name);
+        let inner = self.call(Method::OpenDir, path.clone(), |_| self.inner.open_dir(&parent.inner, name))?;
+        Ok(Dir::new(Named { inner, path }))
+    }
+
+    fn create_exclusive(&self, parent: &Dir, name: &str) -> io::Result<File> {
+        let parent = dir(parent)?;
+        let path = parent.child(name);
+        let make = |_| self.inner.create_exclusive(&parent.inner, name);
+        let inner = self.call(Method::CreateExclusive, path.clone(), make)?;
+        Ok(File::new(Named { inner, path }))
+    }
+
+    fn open(&self, parent: &Dir, name: &str, access: Access) -> io::Result<File> {
+        let parent = dir(parent)?;
+        let path = parent.child(name);
+        let inner =
+            self.call(Method::Open, path.clone(), |_| self.inner.open(&parent.inner, name, access))?;
+        Ok(File::new(Named { inner, path }))
+    }
+
+    fn close(&self, closed: File) -> io::Result<()> {
+        let named = file(&closed)?;
+        let path = named.path();
+        // What is shared by clones stays so for the storage below; what isn't reaches it by value.
+        let shared = named.inner.clone();
+        let inner = match closed.into_inner::<Named<File>>() {
+            Some(named) => {
+                drop(shared);
+                named.inner
+            }
+            None => shared,
+        };
+        self.call(Method::Close, path, |_| self.inner.close(inner))
+    }
+
+    fn size(&self, sized: &File) -> io::Result<u64> {
+        let sized = file(sized)?;
+        self.call(Method::Size, sized.path(), |_| self.inner.size(&sized.inner))
+    }
+
+    fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
+        let parent = dir(parent)?;
+        self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))
+    }
+
+    fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = file(read)?;
+        self.call(Method::ReadAt, read.path(), |max| {
+            let length = buffer.len().min(max);
+            self.inner.read_at(&read.inner, &mut buffer[..length], offset)
+        })
+    }
+
+    fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let written = file(written)?;
+        self.call(Method::WriteAt, written.path(), |max| {
+            self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
+        })
+    }
+
+    fn copy_range(
+        &self,
+        from: &File,
+        from_offset: u64,
+        to: &File,
+        to_offset: u64,
+        length: u64,
+    ) -> io::Result<u64> {
+        let (from, to) = (file(from)?, file(to)?);
+        self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
+            let length = length.min(max as u64);
+            self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
+        })
+    }
+
+    fn map(&self, mapped: &File, length: u64) -> io::Result<Mapping> {
+        let mapped = file(mapped)?;
+        self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))
+    }
+
+    fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        let on = format!("bytes {}..{}", range.start, range.end);
+        self.call(Method::Populate, on, |_| self.inner.populate(mapping, range))
+    }
+
+    fn sync_file(&self, synced: &File) -> io::Result<()> {
+        let synced = file(synced)?;
+        self.call(Method::SyncFile, synced.path(), |_| self.inner.sync_file(&synced.inner))
+    }
+
+    fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (from, to) = (dir(from)?, dir(to)?);
+        let make = |_| self.inner.link(&from.inner, from_name, &to.inner, to_name);
+        self.call(Method::Link, from.pair(from_name, to, to_name), make)
+    }
+
+    fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (from, to) = (dir(from)?, dir(to)?);
+        let make = |_| self.inner.rename(&from.inner, from_name, &to.inner, to_name);
+        self.call(Method::Rename, from.pair(from_name, to, to_name), make)
+    }
+
+    fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (from, to) = (dir(from)?, dir(to)?);
+        let make = |_| self.inner.rename_noreplace(&from.inner, from_name, &to.inner, to_name);
+        self.call(Method::RenameNoreplace, from.pair(from_name, to, to_name), make)
+    }
+
+    fn list(&self, listed: &Dir) -> io::Result<Vec<OsString>> {
+        let listed = dir(listed)?;
+        self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))
+    }
+
+    fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
+        let parent = dir(parent)?;
+        self.call(Method::MakeDir, parent.child(name), |_| self.inner.make_dir(&parent.inner, name))
+    }
+
+    fn remove_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
+        let parent = dir(parent)?;
+        self.call(Method::RemoveDir, parent.child(name), |_| self.inner.remove_dir(&parent.inner, name))
+    }
+
+    fn sync_dir(&self, synced: &Dir) -> io::Result<()> {
+        let synced = dir(synced)?;
+        self.call(Method::SyncDir, synced.path(), |_| self.inner.sync_dir(&synced.inner))
+    }
+
+    fn remove(&self, parent: &Dir, name: &str) -> io::Result<()> {
+        let parent = dir(parent)?;
+        self.call(Method::Remove, parent.child(name), |_| self.inner.remove(&parent.inner, name))
+    }
+
+    fn space(&self, of: &Dir) -> io::Result<Space> {
+        let of = dir(of)?;
+        self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))
+    }
+
+    fn mount(&self, of: &Dir) -> io::Result<Mount> {
+        let of = dir(of)?;
+        self.call(Method::Mount, of.path(), |_| self.inner.mount(&of.inner))
+    }
+
+    fn map_word(&self, mapped: &File) -> io::Result<Arc<dyn Word>> {
+        let mapped = file(mapped)?;
+        self.call(Method::MapWord, mapped.path(), |_| self.inner.map_word(&mapped.inner))
+    }
+
+    fn wait(&self, word: &dyn Word, seen: u32, timeout: Duration) -> io::Result<()> {
+        self.call(Method::Wait, format!("for a change of {seen}"), |_| self.inner.wait(word, seen, timeout))
+    }
+
+    fn wake(&self, word: &dyn Word) -> io::Result<()> {
+        self.call(Method::Wake, "the word".to_owned(), |_| self.inner.wake(word))
+    }
+}

@@ -1,0 +1,215 @@
+//! What goes wrong, and when.
+//!
+//! - Rules count for themselves: `nth` is the n-th call that this rule's method and name fit, from 1.
+//! - Of the rules that fit a call, the first that fails it (or loses its reply) decides; the shortest cut and the sum
+//!   of the delays count besides.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::trace::Method;
+
+/// Which calls a rule is about; by default all.
+///
+/// ```
+/// use batchweave_sim::{Match, Method};
+/// let second_publish = Match::method(Method::Link).named("log/").nth(2);
+/// ```
+#[derive(Clone)]
+pub struct Match {
+    method: Option<Method>,
+    name: Option<NameTest>,
+    turns: Turns,
+}
+
+type NameTest = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+#[derive(Clone, Copy, Debug)]
+enum Turns {
+    All,
+    Nth(u64),
+    From(u64),
+}
+
+impl Match {
+    /// Every call.
+    pub fn any() -> Self {
+        Self { method: None, name: None, turns: Turns::All }
+    }
+
+    /// Calls of one method.
+    pub fn method(method: Method) -> Self {
+        Self { method: Some(method), ..Self::any() }
+    }
+
+    /// Only where what the call is about, as the trace words it (`stage/x -> log/0/1`), contains this.
+    #[must_use]
+    pub fn named(self, part: &str) -> Self {
+        let part = part.to_owned();
+        self.when(move |name| name.contains(&part))
+    }
+
+    /// Only where what the call is about, as the trace words it, satisfies this.
+    #[must_use]
+    pub fn when(mut self, test: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.name = Some(Arc::new(test));
+        self
+    }
+
+    /// Only the n-th of these calls, from 1.
+    #[must_use]
+    pub fn nth(mut self, n: u64) -> Self {
+        self.turns = Turns::Nth(n);
+        self
+    }
+
+    /// The n-th of these calls, from 1, and all after it.
+    #[must_use]
+    pub fn from_nth(mut self, n: u64) -> Self {
+        self.turns = Turns::From(n);
+        self
+    }
+}
+
+impl fmt::Debug for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.name.is_some();
+        f.debug_struct("Match")
+            .field("method", &self.method)
+            .field("named", &named)
+            .field("turns", &self.turns)
+            .finish()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    calls: Match,
+    fitted: u64,
+    then: Then,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Fail(i32),
+    LoseReply(i32),
+    Cut(usize),
+    Delay(Duration),
+}
+
+/// What a [`Fault`](crate::Fault) does to the calls of its process.
+///
+/// ```
+/// use batchweave_sim::{Match, Method, Plan, errno};
+/// let plan = Plan::new()
+///     .fail(Match::method(Method::SyncFile).nth(1), errno::EIO)
+///     .lose_reply(Match::method(Method::Link).nth(2), errno::EEXIST)
+///     .cut(Match::method(Method::WriteAt), 100)
+///     .stop_at(40);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub(super) stop_at: Option<u64>,
+    rules: Vec<Rule>,
+}
+
+impl Plan {
+    /// Nothing goes wrong.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The process stops at call `k`, from 0: that call and all later ones have no effect and answer
+    /// [`Stopped`](crate::Stopped). Every method counts, failed calls too.
+    #[must_use]
+    pub fn stop_at(mut self, k: u64) -> Self {
+        self.stop_at = Some(k);
+        self
+    }
+
+    /// These calls fail with an errno before they have any effect.
+    #[must_use]
+    pub fn fail(self, calls: Match, errno: i32) -> Self {
+        self.rule(calls, Then::Fail(errno))
+    }
+
+    /// These calls have their effect, and then answer with an errno: what `EIO`, `ETIMEDOUT` and `ESTALE` can mean,
+    /// and `EEXIST` of a link that NFS sent twice (R2). A call that fails by itself says what it says.
+    #[must_use]
+    pub fn lose_reply(self, calls: Match, errno: i32) -> Self {
+        self.rule(calls, Then::LoseReply(errno))
+    }
+
+    /// These reads, writes and copies are short: `bytes` at most.
+    #[must_use]
+    pub fn cut(self, calls: Match, bytes: usize) -> Self {
+        self.rule(calls, Then::Cut(bytes))
+    }
+
+    /// These calls take this much longer, by the `sleep` of the fault's `Env`.
+    #[must_use]
+    pub fn delay(self, calls: Match, delay: Duration) -> Self {
+        self.rule(calls, Then::Delay(delay))
+    }
+
+    fn rule(mut self, calls: Match, then: Then) -> Self {
+        self.rules.push(Rule { calls, fitted: 0, then });
+        self
+    }
+
+    /// What happens to the next call.
+    pub(super) fn judge(&mut self, method: Method, name: &str) -> Fate {
+        let mut fate = Fate::default();
+        for rule in &mut self.rules {
+            if !rule.fits(method, name) {
+                continue;
+            }
+            match rule.then {
+                Then::Fail(errno) if fate.failure.is_none() => fate.failure = Some(Failure::Before(errno)),
+                Then::LoseReply(errno) if fate.failure.is_none() => {
+                    fate.failure = Some(Failure::After(errno))
+                }
+                Then::Fail(_) | Then::LoseReply(_) => {}
+                Then::Cut(bytes) => fate.bytes_max = fate.bytes_max.min(bytes),
+                Then::Delay(delay) => fate.delay += delay,
+            }
+        }
+        fate
+    }
+}
+
+impl Rule {
+    fn fits(&mut self, method: Method, name: &str) -> bool {
+        let calls = &self.calls;
+        if calls.method.is_some_and(|only| only != method)
+            || calls.name.as_ref().is_some_and(|test| !test(name))
+        {
+            return false;
+        }
+        self.fitted += 1;
+        match calls.turns {
+            Turns::All => true,
+            Turns::Nth(n) => self.fitted == n,
+            Turns::From(n) => self.fitted >= n,
+        }
+    }
+}
+
+pub(super) struct Fate {
+    pub(super) failure: Option<Failure>,
+    pub(super) bytes_max: usize,
+    pub(super) delay: Duration,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Failure {
+    Before(i32),
+    After(i32),
+}
+
+impl Default for Fate {
+    fn default() -> Self {
+        Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO }
+    }
+}

@@ -1,0 +1,445 @@
+//! A filesystem in memory, with the live state apart from the durable one.
+//!
+//! - Errnos are those of Linux; names are as fresh as on a local disk.
+//! - Handles hold their inode, not its name. After a power cut all of them are dead: `ESTALE`.
+//! - [`Word`]s are live views of the file; `wait` blocks until a `wake`, as futex(2): a write alone wakes nobody.
+//! - One lock over all: calls are atomic and in one order.
+//! - A mapping is a copy of what the file held; what has its final name doesn't change (R1).
+
+mod pages;
+mod power;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use self::pages::PAGE_BYTES;
+pub use self::power::Unsynced;
+use self::tree::{Body, Id, ROOT, State};
+use crate::errno::{self, error};
+
+/// The capacity unless told: more than any test writes.
+const BYTES_MAX: u64 = 1 << 40;
+
+/// What one `copy_range` copies at most, so that who doesn't loop is found out.
+const COPY_BYTES_MAX: u64 = 1 << 20;
+
+/// Longer than any test; keeps deadlines inside what the clock can say.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The filesystem. A clone is the same filesystem: another process's view of it.
+///
+/// ```
+/// use batchweave::storage::Storage;
+/// let memory = batchweave_sim::Memory::new();
+/// let root = memory.open_root("/".as_ref()).unwrap();
+/// memory.make_dir(&root, "log").unwrap();
+/// memory.power_cut();
+/// let root = memory.open_root("/".as_ref()).unwrap();
+/// assert!(memory.list(&root).unwrap().is_empty(), "nobody synced the root");
+/// ```
+#[derive(Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    woken: Condvar,
+}
+
+/// What a [`Dir`] or [`File`] of this storage is.
+struct Handle {
+    shared: Arc<Shared>,
+    id: Id,
+    epoch: u64,
+    writable: bool,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.epoch == self.epoch {
+            state.release(self.id);
+        }
+    }
+}
+
+impl Memory {
+    /// Holds the directory `/` only; says it is ext4, of 1 TiB.
+    pub fn new() -> Self {
+        let mount = Mount {
+            kind: "ext4".to_owned(),
+            magic: 0xef53,
+            options: "rw,relatime".to_owned(),
+            point: OsString::from("/"),
+        };
+        let state = Mutex::new(State::new(mount, BYTES_MAX));
+        Self { shared: Arc::new(Shared { state, woken: Condvar::new() }) }
+    }
+
+    /// What [`Storage::mount`] says from now on.
+    pub fn set_mount(&self, mount: Mount) {
+        self.shared.state.lock().mount = mount;
+    }
+
+    /// Room for bytes, in pages of 4096. Holes take none, and what is there already stays.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.shared.state.lock().pages_max = bytes / PAGE_BYTES as u64;
+    }
+
+    /// Room for inodes, the root included.
+    pub fn set_inodes(&self, inodes: u64) {
+        self.shared.state.lock().inodes_max = Some(inodes);
+    }
+
+    /// Cuts the power: what isn't durable is lost, handles are dead.
+    pub fn power_cut(&self) {
+        self.power_cut_keeping(|_| false);
+    }
+
+    /// Cuts the power; of what isn't durable, what `keep` says is left. It is asked in the order of the calls, in the
+    /// same order for the same history, and only for what can still be left given its answers so far.
+    pub fn power_cut_keeping(&self, mut keep: impl FnMut(&Unsynced) -> bool) {
+        self.shared.state.lock().cut(&mut keep);
+        self.shared.woken.notify_all();
+    }
+
+    /// Makes everything durable, as a kernel does in its own time.
+    pub fn write_back(&self) {
+        self.shared.state.lock().write_back();
+    }
+
+    /// All live paths, sorted; a directory's ends with `/`.
+    pub fn paths(&self) -> Vec<String> {
+        let state = self.shared.state.lock();
+        let mut found = Vec::new();
+        let mut reach = vec![(ROOT, String::new())];
+        while let Some((id, path)) = reach.pop() {
+            let Body::Directory(entries) = &state.nodes[&id].body else {
+                found.push(path);
+                continue;
+            };
+            reach.extend(entries.live.iter().map(|(name, child)| {
+                let slash = if state.is_directory(*child) { "/" } else { "" };
+                (*child, format!("{path}{name}{slash}"))
+            }));
+            if id != ROOT {
+                found.push(path);
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn handle(&self, state: &mut State, id: Id, writable: bool) -> Handle {
+        state.node(id).handles += 1;
+        Handle { shared: Arc::clone(&self.shared), id, epoch: state.epoch, writable }
+    }
+
+    /// The node of a handle that isn't dead.
+    fn id(&self, state: &State, handle: Option<&Handle>) -> io::Result<Id> {
+        let handle = handle.filter(|handle| Arc::ptr_eq(&handle.shared, &self.shared));
+        let handle = handle.ok_or_else(|| error(errno::EBADF))?;
+        if handle.epoch != state.epoch {
+            return Err(error(errno::ESTALE));
+        }
+        Ok(handle.id)
+    }
+
+    fn with_dir(&self, dir: &Dir) -> io::Result<(MutexGuard<'_, State>, Id)> {
+        let state = self.shared.state.lock();
+        let id = self.id(&state, dir.get())?;
+        Ok((state, id))
+    }
+
+    fn with_dirs(&self, from: &Dir, to: &Dir) -> io::Result<(MutexGuard<'_, State>, Id, Id)> {
+        let (state, from) = self.with_dir(from)?;
+        let to = self.id(&state, to.get())?;
+        Ok((state, from, to))
+    }
+
+    fn with_file(&self, file: &File) -> io::Result<(MutexGuard<'_, State>, Id)> {
+        let state = self.shared.state.lock();
+        let id = self.id(&state, file.get())?;
+        Ok((state, id))
+    }
+
+    /// The directory above a path's last component, and that.
+    fn walk<'a>(state: &State, path: &'a Path) -> io::Result<(Id, Option<&'a str>)> {
+        let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
+        let mut at = (ROOT, None);
+        for part in parts {
+            let Component::Normal(part) = part else { return Err(error(errno::EINVAL)) };
+            if let (dir, Some(name)) = at {
+                at.0 = state.lookup(dir, name)?;
+                state.directory(at.0)?;
+            }
+            at.1 = Some(part.to_str().ok_or_else(|| error(errno::EINVAL))?);
+        }
+        Ok(at)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl Storage for Memory {
+    fn open_root(&self, path: &Path) -> io::Result<Dir> {
+        let mut state = self.shared.state.lock();
+        let (dir, name) = Self::walk(&state, path)?;
+        let id = name.map_or(Ok(dir), |name| state.lookup(dir, name))?;
+        state.directory(id)?;
+        Ok(Dir::new(self.handle(&mut state, id, false)))
+    }
+
+    fn make_root(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let (dir, name) = Self::walk(&state, path)?;
+        let name = name.ok_or_else(|| error(errno::EEXIST))?;
+        state.make(dir, name, "make_dir", Body::directory(dir)).map(drop)
+    }
+
+    fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
+        let (mut state, parent) = self.with_dir(parent)?;
+        let id = state.lookup(parent, name)?;
+        state.directory(id)?;
+        Ok(Dir::new(self.handle(&mut state, id, false)))
+    }
+
+    fn create_exclusive(&self, dir: &Dir, name: &str) -> io::Result<File> {
+        let (mut state, dir) = self.with_dir(dir)?;
+        let id = state.make(dir, name, "create", Body::file())?;
+        Ok(File::new(self.handle(&mut state, id, true)))
+    }
+
+    fn open(&self, dir: &Dir, name: &str, access: Access) -> io::Result<File> {
+        let (mut state, dir) = self.with_dir(dir)?;
+        let id = state.lookup(dir, name)?;
+        let writable = access == Access::Update;
+        if writable {
+            state.file(id)?;
+        }
+        Ok(File::new(self.handle(&mut state, id, writable)))
+    }
+
+    fn close(&self, file: File) -> io::Result<()> {
+        // The handle is dropped after the lock, which its drop takes.
+        self.with_file(&file).map(drop)
+    }
+
+    fn size(&self, file: &File) -> io::Result<u64> {
+        let (mut state, id) = self.with_file(file)?;
+        Ok(state.file(id).map_or(PAGE_BYTES as u64, |content| content.live.length()))
+    }
+
+    fn kind(&self, dir: &Dir, name: &str) -> io::Result<Kind> {
+        let (state, dir) = self.with_dir(dir)?;
+        let id = state.lookup(dir, name)?;
+        Ok(if state.is_directory(id) { Kind::Directory } else { Kind::File })
+    }
+
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (mut state, id) = self.with_file(file)?;
+        Ok(state.file(id)?.live.read(buffer, offset))
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        let (mut state, id) = self.with_file(file)?;
+        check_writable(file)?;
+        state.write(id, bytes, offset)
+    }
+
+    fn copy_range(
+        &self,
+        from: &File,
+        from_offset: u64,
+        to: &File,
+        to_offset: u64,
+        length: u64,
+    ) -> io::Result<u64> {
+        let (mut state, from) = self.with_file(from)?;
+        let to_id = self.id(&state, to.get())?;
+        check_writable(to)?;
+        if from == to_id && from_offset.abs_diff(to_offset) < length {
+            return Err(error(errno::EINVAL));
+        }
+        let live = &state.file(from)?.live;
+        let length = length.min(live.length().saturating_sub(from_offset)).min(COPY_BYTES_MAX);
+        let mut bytes = vec![0; length as usize];
+        live.read(&mut bytes, from_offset);
+        state.write(to_id, &bytes, to_offset).map(|written| written as u64)
+    }
+
+    /// Beyond the end there is nothing to map; [`Storage::populate`] says so.
+    fn map(&self, file: &File, length: u64) -> io::Result<Mapping> {
+        let (mut state, id) = self.with_file(file)?;
+        if length == 0 {
+            return Err(error(errno::EINVAL));
+        }
+        let live = &state.file(id).map_err(|_| error(errno::ENODEV))?.live;
+        let length = usize::try_from(length.min(live.length())).map_err(|_| error(errno::ENOMEM))?;
+        let mut bytes = vec![0; length];
+        live.read(&mut bytes, 0);
+        Ok(Mapping::of_memory(bytes))
+    }
+
+    fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
+        if range.end > mapping.len() as u64 {
+            return Err(error(errno::EFAULT));
+        }
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &File) -> io::Result<()> {
+        let (mut state, id) = self.with_file(file)?;
+        state.sync_file(id);
+        Ok(())
+    }
+
+    fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (mut state, from, to) = self.with_dirs(from, to)?;
+        state.link(from, from_name, to, to_name)
+    }
+
+    fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (mut state, from, to) = self.with_dirs(from, to)?;
+        state.rename((from, from_name), (to, to_name), true)
+    }
+
+    fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
+        let (mut state, from, to) = self.with_dirs(from, to)?;
+        state.rename((from, from_name), (to, to_name), false)
+    }
+
+    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+        let (state, dir) = self.with_dir(dir)?;
+        Ok(state.directory(dir)?.live.keys().map(OsString::from).collect())
+    }
+
+    fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
+        let (mut state, parent) = self.with_dir(parent)?;
+        state.make(parent, name, "make_dir", Body::directory(parent)).map(drop)
+    }
+
+    fn remove_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
+        let (mut state, parent) = self.with_dir(parent)?;
+        state.remove(parent, name, true)
+    }
+
+    fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
+        let (mut state, dir) = self.with_dir(dir)?;
+        state.sync_dir(dir);
+        Ok(())
+    }
+
+    fn remove(&self, dir: &Dir, name: &str) -> io::Result<()> {
+        let (mut state, dir) = self.with_dir(dir)?;
+        state.remove(dir, name, false)
+    }
+
+    fn space(&self, dir: &Dir) -> io::Result<Space> {
+        let (state, _) = self.with_dir(dir)?;
+        let free = state.pages_max.saturating_sub(state.pages_used);
+        Ok(Space {
+            bytes_free: free * PAGE_BYTES as u64,
+            bytes_total: state.pages_max * PAGE_BYTES as u64,
+            inodes_free: state.inodes_max.map_or(u64::MAX, |max| max.saturating_sub(state.inodes_used)),
+        })
+    }
+
+    fn mount(&self, dir: &Dir) -> io::Result<Mount> {
+        let (state, _) = self.with_dir(dir)?;
+        Ok(state.mount.clone())
+    }
+
+    fn map_word(&self, file: &File) -> io::Result<Arc<dyn Word>> {
+        let (mut state, id) = self.with_file(file)?;
+        state.file(id).map_err(|_| error(errno::ENODEV))?;
+        Ok(Arc::new(LiveWord(self.handle(&mut state, id, false))))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "stands for futex(2), which blocks in the storage")]
+    fn wait(&self, word: &dyn Word, seen: u32, timeout: Duration) -> io::Result<()> {
+        let handle = word.as_any().downcast_ref::<LiveWord>().map(|word| &word.0);
+        let mut state = self.shared.state.lock();
+        let id = self.id(&state, handle)?;
+        let wakes = state.file(id)?.wakes;
+        if word_of(&mut state, id) != seen {
+            return Ok(());
+        }
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
+        loop {
+            let passed = self.shared.woken.wait_until(&mut state, deadline).timed_out();
+            let id = self.id(&state, handle)?;
+            if passed || state.file(id)?.wakes != wakes {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wake(&self, word: &dyn Word) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let id = self.id(&state, word.as_any().downcast_ref::<LiveWord>().map(|word| &word.0))?;
+        state.file(id)?.wakes += 1;
+        drop(state);
+        self.shared.woken.notify_all();
+        Ok(())
+    }
+}
+
+fn check_writable(file: &File) -> io::Result<()> {
+    match file.get::<Handle>() {
+        Some(handle) if handle.writable => Ok(()),
+        _ => Err(error(errno::EBADF)),
+    }
+}
+
+fn word_of(state: &mut State, id: Id) -> u32 {
+    let mut bytes = [0; 4];
+    if let Ok(content) = state.file(id) {
+        content.live.read(&mut bytes, 0);
+    }
+    u32::from_le_bytes(bytes)
+}
+
+/// The first 4 bytes of a file, as they are now.
+struct LiveWord(Handle);
+
+impl Word for LiveWord {
+    /// 0 after a power cut: whoever mapped it is dead.
+    fn load(&self) -> u32 {
+        let mut state = self.0.shared.state.lock();
+        if state.epoch == self.0.epoch { word_of(&mut state, self.0.id) } else { 0 }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl fmt::Debug for LiveWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LiveWord")
+    }
+}
