@@ -151,7 +151,6 @@ impl Signal for EventCount {
         *self.count.lock()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the one room that blocks")]
     fn wait(&self, seen: u64, timeout: Option<Duration>) -> bool {
         #[expect(clippy::disallowed_methods, reason = "a deadline, so that a spurious wake-up doesn't prolong it")]
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -1,35 +1,39 @@
 //! BatchWeave.
 #![deny(missing_docs)]
 
-macro_rules! internal {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        $(
-            #[cfg(feature = "internals")]
-            $(#[$doc])*
-            pub mod $name;
-            #[cfg(not(feature = "internals"))]
-            mod $name;
-        )*
-    };
-}
-
 mod error;
 mod id;
+mod lifecycle;
 mod options;
 mod position;
+mod producer;
 mod share;
-internal! {
-    /// The seam to time, entropy and threads.
-    env,
-    /// Bytes and values.
-    format,
-    /// Every bound, with its reason.
-    limits,
-    /// The order of things.
-    log,
-    /// Names and bytes.
-    storage,
-}
+
+// What the feature `internals` opens to the simulator, the fuzzers and the contract suite.
+#[cfg(feature = "internals")]
+pub mod commit;
+#[cfg(not(feature = "internals"))]
+mod commit;
+#[cfg(feature = "internals")]
+pub mod env;
+#[cfg(not(feature = "internals"))]
+mod env;
+#[cfg(feature = "internals")]
+pub mod format;
+#[cfg(not(feature = "internals"))]
+mod format;
+#[cfg(feature = "internals")]
+pub mod limits;
+#[cfg(not(feature = "internals"))]
+mod limits;
+#[cfg(feature = "internals")]
+pub mod log;
+#[cfg(not(feature = "internals"))]
+mod log;
+#[cfg(feature = "internals")]
+pub mod storage;
+#[cfg(not(feature = "internals"))]
+mod storage;
 
 pub use error::{Error, ErrorKind, Result};
 pub use id::{
@@ -37,4 +41,6 @@ pub use id::{
 };
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;
+pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
+pub use format::part::Counts;
 pub use share::Share;

@@ -320,7 +320,7 @@ impl Header {
 impl People {
     fn decode(from: &mut Reader<'_>) -> Result<Self> {
         let (wall_us, pid) = (from.u64()?, from.u32()?);
-        let mut text = || {
+        let mut text = || -> Result<String> {
             let length = from.u8()?;
             Ok(String::from_utf8_lossy(from.take(length.into())?).into_owned())
         };

@@ -182,7 +182,7 @@ impl State {
     fn judge_close(&self, step: Step, closes: u64, open_step: bool) -> Option<Void> {
         if self.closed.is_some() {
             Some(Void::Closed)
-        } else if closes != self.closes {
+        } else if closes != self.closes() {
             Some(Void::Overtaken)
         } else if step != self.next_step() {
             Some(Void::NotNext)
@@ -195,7 +195,7 @@ impl State {
         if self.closed.is_none() {
             return Some(Void::NotClosed);
         }
-        (closes != self.closes).then_some(Void::Overtaken)
+        (closes != self.closes()).then_some(Void::Overtaken)
     }
 
     fn take_effect(&mut self, version: Version, commit: &Commit) {
@@ -210,7 +210,7 @@ impl State {
                 }
             }
             Some(Record::Close { step, .. }) => {
-                self.closes = self.closes.saturating_add(1);
+                self.ends.push(*step);
                 self.closed = Some(*step);
             }
             Some(Record::Reopen { .. }) => self.closed = None,

@@ -14,7 +14,7 @@ use crate::format::commit::People;
 use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
 use crate::options::{MountClass, ReadMode, Settings};
-use crate::storage::{Access, Dir, Storage, probe, read_exact_at};
+use crate::storage::{Access, Dir, Storage, class_of, read_exact_at};
 
 /// What was found where a store was looked for.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn open(
         None => {
             let mount =
                 storage.mount(&root).map_err(|error| Error::io("can't ask for the mount", error).at(path))?;
-            probe::class_of(&mount)
+            class_of(&mount).map_err(|error| error.at(path))?
         }
     };
     let default_mode = if class == MountClass::Local { ReadMode::Map } else { ReadMode::Copy };

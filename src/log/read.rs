@@ -27,8 +27,8 @@ pub struct Read {
 
 impl Read {
     /// What replay takes of it.
-    pub fn into_commit(self) -> Commit {
-        Commit::new(&self.header, self.checksum, self.record)
+    pub fn to_commit(&self) -> Commit {
+        Commit::new(&self.header, self.checksum, self.record.clone())
     }
 }
 

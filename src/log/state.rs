@@ -76,8 +76,9 @@ pub struct State {
     pub floor: Step,
     /// The generation.
     pub generation: Generation,
-    /// Valid Closes so far.
-    pub closes: u64,
+    /// The step of every valid Close, in log order: a view that saw `n` of them ends at the one after those, also when
+    /// a Reopen has followed since.
+    pub ends: Vec<Step>,
     /// The step at which the stream ends; none while it goes on.
     pub closed: Option<Step>,
     /// Feature bits that are turned on.
@@ -95,8 +96,10 @@ pub struct State {
 const TAG_CORE: u16 = 1;
 const TAG_PRODUCERS: u16 = 2;
 const TAG_PIECES: u16 = 3;
+const TAG_ENDS: u16 = 4;
 const FLAG_REQUIRED: u16 = 1;
 const PIECES_MAX: usize = 1 << 20;
+const ENDS_MAX: usize = 1 << 20;
 
 impl State {
     /// The state of an empty log.
@@ -107,7 +110,7 @@ impl State {
             next_part: Part::ZERO,
             floor: Step::ZERO,
             generation: Generation::ZERO,
-            closes: 0,
+            ends: Vec::new(),
             closed: None,
             features: 0,
             bytes_written: 0,
@@ -115,6 +118,11 @@ impl State {
             producers: BTreeMap::new(),
             pieces: vec![Piece { step: Step::ZERO, version: Version::ZERO, generation: Generation::ZERO }],
         }
+    }
+
+    /// How many valid Closes there were.
+    pub fn closes(&self) -> u64 {
+        self.ends.len() as u64
     }
 
     /// The next step: the number of steps that are visible.
@@ -139,7 +147,11 @@ impl State {
             (TAG_CORE, self.encode_core()),
             (TAG_PRODUCERS, self.encode_producers()),
             (TAG_PIECES, self.encode_pieces()),
+            (TAG_ENDS, self.encode_ends()),
         ] {
+            if tag == TAG_ENDS && self.ends.is_empty() {
+                continue;
+            }
             to.u16(tag).u16(FLAG_REQUIRED).bytes(&item);
         }
         to.into_bytes()
@@ -148,7 +160,7 @@ impl State {
     fn encode_core(&self) -> Vec<u8> {
         let mut to = Writer::new();
         to.u64(self.next_version.get()).u64(self.next_part.get()).u64(self.floor.get());
-        to.u64(self.generation.get()).u64(self.closes).u64(self.closed.map_or(u64::MAX, Step::get));
+        to.u64(self.generation.get()).u64(self.closed.map_or(u64::MAX, Step::get));
         to.u64(self.features).u64(self.bytes_written).u64(self.bytes_reclaimed);
         to.into_bytes()
     }
@@ -177,6 +189,15 @@ impl State {
         to.into_bytes()
     }
 
+    fn encode_ends(&self) -> Vec<u8> {
+        let mut to = Writer::new();
+        to.count(self.ends.len());
+        for step in &self.ends {
+            to.u64(step.get());
+        }
+        to.into_bytes()
+    }
+
     /// Reads an index's state section.
     ///
     /// # Errors
@@ -197,6 +218,7 @@ impl State {
                 TAG_CORE => state.decode_core(item)?,
                 TAG_PRODUCERS => state.decode_producers(item)?,
                 TAG_PIECES => state.decode_pieces(item)?,
+                TAG_ENDS => state.decode_ends(item)?,
                 _ if flags & FLAG_REQUIRED == 0 => {}
                 _ => return Err(unknown_item(tag)),
             }
@@ -214,7 +236,6 @@ impl State {
         self.next_part = from.u64()?.into();
         self.floor = from.u64()?.into();
         self.generation = from.u64()?.into();
-        self.closes = from.u64()?;
         self.closed = from.optional_version()?.map(|step| Step::new(step.get()));
         self.features = from.u64()?;
         self.bytes_written = from.u64()?;
@@ -263,6 +284,14 @@ impl State {
                 return Err(corrupt("its pieces aren't in order"));
             }
             self.pieces.push(piece);
+        }
+        from.finish()
+    }
+
+    fn decode_ends(&mut self, item: &[u8]) -> Result<()> {
+        let mut from = Reader::new(item);
+        for _ in 0..from.count(8, ENDS_MAX)? {
+            self.ends.push(from.u64()?.into());
         }
         from.finish()
     }

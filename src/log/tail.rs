@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::apply::{Commit, Void};
 use super::index::Index;
 use super::state::State;
-use super::{Log, is_suspicious, marks, may_be_stale, read};
+use super::{Log, doorbell, is_suspicious, marks, may_be_stale, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::index::VersionEntry;
@@ -52,6 +52,8 @@ impl Entry {
 /// The end of the log.
 #[derive(Debug)]
 pub struct Tail {
+    /// Whether the log was ever replayed.
+    loaded: bool,
     /// The replayed state.
     pub state: State,
     /// What the commits from `base` on are.
@@ -62,7 +64,7 @@ pub struct Tail {
     /// The directory of the segment that the next version belongs to, once it was there.
     dir: Option<(Segment, Dir)>,
     /// The commit that was read last, still open: whoever waited for it reads it next.
-    opened: Option<(Version, File)>,
+    opened: Option<(Version, File, read::Read)>,
     /// Look-ups in `dir` may be old: it is opened anew before the next.
     dir_is_old: bool,
     /// Looks that found nothing since the last look at the marks.
@@ -73,7 +75,7 @@ pub struct Tail {
 
 /// What one look at a version gave.
 enum Look {
-    Found(Box<Commit>, Option<Seen>, File),
+    Found(Box<read::Read>, File),
     Absent,
 }
 
@@ -81,6 +83,7 @@ impl Tail {
     /// Nothing replayed yet: the first [`Tail::advance`] loads it.
     pub fn unloaded(parts_per_step: u32) -> Self {
         Self {
+            loaded: false,
             state: State::new(parts_per_step),
             entries: VecDeque::new(),
             base: Version::ZERO,
@@ -134,6 +137,7 @@ impl Tail {
         if !tail.nothing_beyond(log)? {
             return Ok(None);
         }
+        tail.loaded = true;
         Ok(Some(tail))
     }
 
@@ -152,6 +156,10 @@ impl Tail {
     }
 
     fn advance_or_reload(&mut self, log: &Log) -> Result<()> {
+        if !self.loaded {
+            *self = Self::load(log)?;
+            return Ok(());
+        }
         if self.suspicious {
             self.compare_newest(log)?;
         }
@@ -210,12 +218,16 @@ impl Tail {
                 run = 0;
             }
             match self.look(log, version, segment)? {
-                Look::Found(commit, seen, file) => {
-                    self.check_seen(seen, version).map_err(|error| error.at(log.commit_path(version)))?;
-                    self.push(log, &commit)
+                Look::Found(found, file) => {
+                    self.check_seen(found.header.seen, version)
+                        .and_then(|()| self.push(log, &found.to_commit()))
                         .map_err(|error| error.version(version).at(log.commit_path(version)))?;
-                    self.opened = Some((version, file));
+                    self.opened = Some((version, file, *found));
                     run = run.saturating_add(1);
+                    // A doorbell that says just this saves the look at what isn't there.
+                    if log.doorbell.load() == Some(doorbell::saying(version.next())) {
+                        break;
+                    }
                 }
                 Look::Absent => break,
             }
@@ -258,12 +270,14 @@ impl Tail {
             }
         };
         let read = read_again(log, &file, version)?;
-        let seen = read.header.seen;
-        Ok(Look::Found(Box::new(read.into_commit()), seen, file))
+        Ok(Look::Found(Box::new(read), file))
     }
 
     /// The directory of the segment that is read next.
-    fn segment_dir(&mut self, log: &Log, segment: Segment) -> Result<Option<Dir>> {
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn segment_dir(&mut self, log: &Log, segment: Segment) -> Result<Option<Dir>> {
         let known = self.dir.as_ref().is_some_and(|known| known.0 == segment);
         let opened = match &self.dir {
             Some((_, dir)) if known && !self.dir_is_old => return Ok(Some(dir.clone())),
@@ -386,8 +400,8 @@ impl Tail {
     }
 
     /// The commit that was read last, if it is this one; it is handed out once.
-    pub fn take_opened(&mut self, version: Version) -> Option<File> {
-        self.opened.take_if(|opened| opened.0 == version).map(|opened| opened.1)
+    pub fn take_opened(&mut self, version: Version) -> Option<(File, read::Read)> {
+        self.opened.take_if(|opened| opened.0 == version).map(|(_, file, read)| (file, read))
     }
 
     /// R8: whether the first absent version is the head. False when the log moved on meanwhile.

@@ -1,0 +1,150 @@
+//! Before a segment's first version: everything of the segment before it is made complete, durable and indexed (R4).
+//!
+//! - In this order: log/k-1 synced; index k-1 staged, put and index/ synced; log/k made and log/ synced; mark k made and
+//!   marks/ synced; then the writer links. So a commit in segment k proves all that.
+//! - Whoever is about to link does it, even if another has: what exists isn't built again, only synced again.
+//! - An index is put only if, after its last read, the log hasn't moved on (R7).
+
+use std::io;
+
+use super::staged::{discard, stage_bytes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::index::{Header, INDEX_HEADER_BYTES};
+use crate::format::names;
+use crate::id::{Segment, Version};
+use crate::limits::{MARKS_KEPT, PUT_ATTEMPTS_MAX};
+use crate::log::tail::Tail;
+use crate::log::{Log, build, marks, read};
+use crate::storage::{Access, Dir, put, read_exact_at};
+
+/// Prepares for linking `version`. False when the log has moved on by two segments: all is to be read again.
+///
+/// # Errors
+/// `Corrupt` when the index that is there isn't the one the log says, `Full`, `Io`.
+pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bool> {
+    let size = log.segment_size();
+    let segment = version.segment(size);
+    if version.slot(size) != 0 {
+        return Ok(true);
+    }
+    let Some(complete) = segment.previous() else { return Ok(true) };
+    let Some(dir) = log.open_segment(complete)? else {
+        return Ok(false);
+    };
+    sync(log, &dir, names::LOG)?;
+    if !put_index(log, tail, stage, complete)? {
+        return Ok(false);
+    }
+    make(log, names::LOG, |dir| log.storage.make_dir(dir, &names::segment(segment)))?;
+    make(log, names::MARKS, |dir| {
+        // A mark is empty: the file that an exclusive create publishes is the whole of it.
+        let file = log.storage.create_exclusive(dir, &names::segment(segment))?;
+        log.storage.close(file)
+    })?;
+    prune_marks(log, segment)?;
+    Ok(true)
+}
+
+/// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
+fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Result<()> {
+    let failed = |error| Error::io("can't begin a segment", error).at(log.path_of([name]));
+    let dir = log.storage.open_dir(&log.root, name).map_err(failed)?;
+    match make(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    sync(log, &dir, name)
+}
+
+fn sync(log: &Log, dir: &Dir, name: &str) -> Result<()> {
+    if !log.is_synced() {
+        return Ok(());
+    }
+    log.storage.sync_dir(dir).map_err(|error| Error::io("can't sync a directory", error).at(log.path_of([name])))
+}
+
+fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool> {
+    let name = names::segment(complete);
+    let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
+    let indexes = log.storage.open_dir(&log.root, names::INDEX).map_err(failed)?;
+    if header_of(log, &indexes, &name)?.is_none() {
+        let (bytes, header) = build::index(log, tail, complete)?;
+        if marks::moved_on(log, complete)? {
+            return Ok(false);
+        }
+        let staged = names::staged_control("index", log.nonce()?);
+        stage_bytes(log, stage, &staged, &bytes)?;
+        let put = put_staged(log, stage, &staged, &indexes, &name, &header);
+        discard_unless_moved(log, stage, &staged);
+        put?;
+    }
+    sync(log, &indexes, names::INDEX)?;
+    Ok(true)
+}
+
+/// After a link the staged name is a second one; after a rename there is none left to remove.
+fn discard_unless_moved(log: &Log, stage: &Dir, staged: &str) {
+    match log.identity.primitive {
+        crate::Primitive::Link => discard(log, stage, staged),
+        _ => {
+            // Lost: it is still there. Won: it isn't, which is no fault.
+            let _ = log.storage.remove(stage, staged);
+        }
+    }
+}
+
+/// Racing builders write the same bytes, so whoever comes second compares headers and is done. The same index may be
+/// linked twice over any error: it is a function of the log.
+fn put_staged(log: &Log, stage: &Dir, staged: &str, indexes: &Dir, name: &str, header: &Header) -> Result<()> {
+    let at = || log.path_of([names::INDEX, name]);
+    let mut failure = None;
+    for _ in 0..PUT_ATTEMPTS_MAX {
+        let Err(error) = put::put(&*log.storage, log.identity.primitive, stage, staged, indexes, name) else {
+            return Ok(());
+        };
+        let afresh = log.storage.open_dir(&log.root, names::INDEX).map_err(|error| Error::io("can't look for an index", error));
+        match afresh.and_then(|indexes| header_of(log, &indexes, name)) {
+            Ok(Some(found)) if found == *header => return Ok(()),
+            Ok(Some(_)) => {
+                let what = "the index on disk isn't the one that the log says: two builders differ";
+                tracing::error!(path = %at().display(), "{what}");
+                return Err(Error::new(ErrorKind::Corrupt, what).at(at()));
+            }
+            Ok(None) => failure = Some(Error::io("can't put an index", error)),
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Io, "can't put an index")).at(at()))
+}
+
+/// The header of an index; none if it is absent.
+fn header_of(log: &Log, indexes: &Dir, name: &str) -> Result<Option<Header>> {
+    let file = match log.storage.open(indexes, name, Access::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("can't open an index", error).at(log.path_of([names::INDEX, name]))),
+    };
+    let mut bytes = [0; INDEX_HEADER_BYTES];
+    read_exact_at(&*log.storage, &file, &mut bytes, 0)
+        .map_err(read::short)
+        .and_then(|()| Header::decode(&bytes))
+        .map(Some)
+        .map_err(|error| error.at(log.path_of([names::INDEX, name])))
+}
+
+/// Keeps the newest marks only; the highest is never removed (R6).
+fn prune_marks(log: &Log, newest: Segment) -> Result<()> {
+    if newest.get() < MARKS_KEPT {
+        return Ok(());
+    }
+    let (dir, segments) = marks::list(log)?;
+    for old in segments.into_iter().filter(|segment| segment.get().saturating_add(MARKS_KEPT) <= newest.get()) {
+        match log.storage.remove(&dir, &names::segment(old)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(%error, segment = %old, "an old mark stays");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

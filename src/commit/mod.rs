@@ -1,0 +1,11 @@
+//! How a record gets into the log: staged whole, given its version name by one exclusive call, judged by identity.
+//!
+//! - [`staged`]: a finished file in stage/, which nobody sees.
+//! - [`publish`]: one version name for it, and what an error means (R2).
+//! - [`boundary`]: what has to be durable before a segment's first version (R4).
+//! - [`writer`]: catch up, link head+1, lost? read the winner, again; sync; marks; acknowledge (R3, R5, R6).
+
+pub mod boundary;
+pub mod publish;
+pub mod staged;
+pub mod writer;

@@ -1,0 +1,59 @@
+//! One version name for a staged file, and what an error means.
+//!
+//! - An error isn't a loss (R2): after any, the name is opened afresh and compared by nonce and record checksum. The same
+//!   is won, another is lost, an absent one is tried again, bounded; then only replay can tell.
+//! - Inode and link count prove nothing; neither does the errno.
+
+use std::io;
+
+use super::staged::Staged;
+use crate::error::{Error, ErrorKind};
+use crate::format::names;
+use crate::id::Version;
+use crate::limits::PUT_ATTEMPTS_MAX;
+use crate::log::{Log, read};
+use crate::storage::{Dir, put};
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub enum Put {
+    /// The name is ours.
+    Won,
+    /// The name is another commit's.
+    Lost,
+    /// It can't be told; the staged file stays.
+    Unknown(Error),
+}
+
+/// Tries to give a staged commit the name of `version` in its segment's directory.
+pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Version) -> Put {
+    let name = names::version(version);
+    let mut unknown = None;
+    for _ in 0..PUT_ATTEMPTS_MAX {
+        let error = match put::put(&*log.storage, log.identity.primitive, stage, &staged.name, segment, &name) {
+            Ok(()) => return Put::Won,
+            Err(error) => error,
+        };
+        match read::identity_afresh(log, version) {
+            Ok(Some(found)) if found == staged.identity() => return Put::Won,
+            Ok(Some(_)) => return Put::Lost,
+            Ok(None) => unknown = Some(describe(log, error, version)),
+            Err(error) => unknown = Some(error),
+        }
+    }
+    Put::Unknown(unknown.unwrap_or_else(|| Error::new(ErrorKind::Io, "no attempt was made")))
+}
+
+fn describe(log: &Log, error: io::Error, version: Version) -> Error {
+    const EPERM: i32 = 1;
+    const EXDEV: i32 = 18;
+    let primitive = log.identity.primitive;
+    let refused = matches!(error.raw_os_error(), Some(EPERM | EXDEV));
+    let described = if refused {
+        let what = format!("the mount refuses the {primitive} between directories that it allowed at creation");
+        Error::new(ErrorKind::Unsupported, what).caused_by(error)
+    } else {
+        Error::io(format!("the {primitive} failed and the version is absent; whether it comes is unknown"), error)
+    };
+    described.version(version).at(log.commit_path(version))
+}

@@ -1,0 +1,119 @@
+//! Files in stage/: created exclusively, written, synced and closed before they get any other name.
+//!
+//! - A staged name is made by O_CREAT | O_EXCL only; a final name never is (R1).
+//! - A file whose write, sync or close failed is thrown away, never tried again as if it were durable (R3).
+//! - Nothing here removes a file whose outcome is unknown (R2).
+
+use std::io;
+
+use crate::error::{Error, Result};
+use crate::format::commit::{Draft, Sealed, seal};
+use crate::format::names;
+use crate::format::record::Record;
+use crate::id::{Checksum, Nonce};
+use crate::log::Log;
+use crate::log::apply::Commit;
+use crate::log::tail::Tail;
+use crate::storage::{Dir, File, write_all_at};
+
+/// A finished commit in stage/: whole, synced if the store is, closed.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Its name in stage/.
+    pub name: String,
+    /// What replay will take of it.
+    pub commit: Commit,
+}
+
+impl Staged {
+    /// What tells it from every other commit (R2).
+    pub fn identity(&self) -> (Nonce, Checksum) {
+        (self.commit.nonce, self.commit.checksum)
+    }
+}
+
+/// Opens stage/.
+///
+/// # Errors
+/// `Io`.
+pub fn open_stage(log: &Log) -> Result<Dir> {
+    log.storage
+        .open_dir(&log.root, names::STAGE)
+        .map_err(|error| Error::io("can't open the directory of staged files", error).at(log.path_of([names::STAGE])))
+}
+
+/// Seals a record for the log as it was replayed.
+///
+/// # Errors
+/// `Invalid` when it is too long, or what reading the newest index says.
+pub fn seal_after(log: &Log, tail: &Tail, nonce: Nonce, attempt_us: u32, record: Record) -> Result<(Sealed, Commit)> {
+    let draft = Draft {
+        store: log.identity.uuid,
+        nonce,
+        generation: tail.state.generation,
+        seen: tail.seen()?,
+        attempt_us,
+        people: log.people(),
+    };
+    let sealed = seal(draft, &record)?;
+    let commit = Commit {
+        nonce,
+        checksum: sealed.checksum,
+        kind: record.kind().number(),
+        generation: tail.state.generation,
+        attempt_us,
+        record: Some(record),
+    };
+    Ok((sealed, commit))
+}
+
+/// Stages a control record.
+///
+/// # Errors
+/// `Full` or `Io`; nothing is left then.
+pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, record: Record) -> Result<Staged> {
+    let nonce = log.nonce()?;
+    let name = names::staged_control(record.kind().word(), nonce);
+    let (sealed, commit) = seal_after(log, tail, nonce, 0, record)?;
+    let mut bytes = sealed.block.to_vec();
+    if let Some((_, record)) = &sealed.elsewhere {
+        bytes.extend_from_slice(record);
+    }
+    stage_bytes(log, stage, &name, &bytes)?;
+    Ok(Staged { name, commit })
+}
+
+/// Writes a whole file into stage/.
+///
+/// # Errors
+/// `Full` or `Io`; nothing is left then.
+pub fn stage_bytes(log: &Log, stage: &Dir, name: &str, bytes: &[u8]) -> Result<()> {
+    let failed = |error| Error::io("can't stage a file", error).at(log.path_of([names::STAGE, name]));
+    let file = log.storage.create_exclusive(stage, name).map_err(failed)?;
+    let finished = match write_all_at(&*log.storage, &file, bytes, 0) {
+        Ok(()) => finish(log, file),
+        Err(error) => Err(error),
+    };
+    if finished.is_err() {
+        discard(log, stage, name);
+    }
+    finished.map_err(failed)
+}
+
+/// Makes a written file durable, if the store is synced, and closes it; each may be the first to report a full disk (R3).
+///
+/// # Errors
+/// The system's: the bytes are then to be thought lost.
+pub fn finish(log: &Log, file: File) -> io::Result<()> {
+    let synced = if log.is_synced() { log.storage.sync_file(&file) } else { Ok(()) };
+    let closed = log.storage.close(file);
+    synced.and(closed)
+}
+
+/// Removes a staged file that was never, and will never be, given another name. What fails is litter, which a
+/// clean-up finds later.
+pub fn discard(log: &Log, stage: &Dir, name: &str) {
+    if let Err(error) = log.storage.remove(stage, name) {
+        tracing::debug!(%error, name, "a staged file stays behind");
+    }
+}

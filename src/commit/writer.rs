@@ -1,0 +1,228 @@
+//! The writer's loop: catch up, link head+1, lost? read the winner, again; sync; look at the marks; acknowledge.
+//!
+//! - Only head+1 of a replayed log is linked, and never what replay would make void (R5).
+//! - A link that succeeded stands only if the log hasn't moved on by two segments (R6); else replay decides.
+//! - Acknowledged is what a directory sync has made durable, also when replay finds it in already (R3).
+//! - A failed directory sync leaves the outcome open for good: the caller is poisoned.
+
+use super::publish::{self, Put};
+use super::staged::{self, Staged};
+use super::{boundary, staged::discard};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::names;
+use crate::format::record::Record;
+use crate::id::Version;
+use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
+use crate::log::apply::Void;
+use crate::log::state::State;
+use crate::log::tail::Tail;
+use crate::log::{Log, marks};
+use crate::storage::{Dir, put};
+
+/// Where a commit came to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its version.
+    pub version: Version,
+    /// How many attempts lost.
+    pub lost: u32,
+}
+
+/// Why a commit isn't acknowledged.
+#[derive(Debug)]
+pub enum Failure {
+    /// It isn't in and never will be by this staged file's doing; the file is still there.
+    Not(Error),
+    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay asked (R2).
+    Unknown(Error),
+    /// Its directory's sync failed: it may be in, and may vanish (R3). No retry can tell.
+    Poisoned(Error),
+}
+
+/// What replay says of something that may be in already.
+#[derive(Debug)]
+pub enum Settled {
+    /// In, by the commit at this version.
+    In(Version),
+    /// It can never be in.
+    Never(Error),
+    /// Not in.
+    Open,
+}
+
+/// Appends a staged commit: to be called again with the same one after [`Failure::Unknown`].
+///
+/// # Errors
+/// See [`Failure`].
+pub fn append(
+    log: &Log,
+    tail: &mut Tail,
+    stage: &Dir,
+    staged: &Staged,
+    settled: impl Fn(&State) -> Settled,
+) -> Result<Appended, Failure> {
+    let mut stalled = 0u32;
+    for lost in 0..COMMIT_ATTEMPTS_MAX {
+        match settled(&tail.state) {
+            Settled::In(version) => {
+                sync_holder(log, version)?;
+                unstage(log, stage, staged);
+                return Ok(Appended { version, lost });
+            }
+            Settled::Never(error) => return Err(Failure::Not(error)),
+            Settled::Open => {}
+        }
+        if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
+            return Err(Failure::Not(refusal(log, &staged.commit.record, void)));
+        }
+        match link_next(log, tail, stage, staged)? {
+            Some(version) => return Ok(Appended { version, lost }),
+            // A lost race makes progress; without any, someone's name can be seen by link and not by open.
+            None if tail.advance(log).map_err(Failure::Unknown)? == 0 => {
+                stalled = stalled.saturating_add(1);
+                tail.refresh(log);
+                if stalled > LOOK_AGAIN_MAX {
+                    let what = "a version is taken by a commit that can't be read";
+                    return Err(Failure::Unknown(Error::new(ErrorKind::Io, what).version(tail.state.next_version)));
+                }
+            }
+            None => stalled = 0,
+        }
+    }
+    let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
+    Err(Failure::Not(Error::new(ErrorKind::Contended, what).at(&log.path)))
+}
+
+/// One attempt at head+1. None when it was lost, or the log had moved on: replay decides what comes next.
+fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result<Option<Version>, Failure> {
+    let version = tail.state.next_version;
+    let segment = version.segment(log.segment_size());
+    if !boundary::cross(log, tail, stage, version).map_err(Failure::Not)? {
+        tail.reload(log).map_err(Failure::Unknown)?;
+        return Ok(None);
+    }
+    let Some(dir) = tail.segment_dir(log, segment).map_err(Failure::Unknown)? else {
+        // Removed since it was read: only a log that has moved on allows that.
+        tail.reload(log).map_err(Failure::Unknown)?;
+        return Ok(None);
+    };
+    match publish::put(log, stage, staged, &dir, version) {
+        Put::Lost => return Ok(None),
+        Put::Unknown(error) => {
+            tail.suspect(&error);
+            // Reading on may show that it is in, or that the name went to another.
+            return match tail.advance(log) {
+                Ok(found) if found > 0 => Ok(None),
+                _ => Err(Failure::Unknown(error)),
+            };
+        }
+        Put::Won => {}
+    }
+    // Readers may look from now on; what they see is checked by their own look at the marks.
+    log.doorbell.ring(&*log.storage, &log.root, version.next());
+    if log.is_synced() {
+        log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))?;
+    }
+    if marks::moved_on(log, segment).map_err(Failure::Unknown)? {
+        tail.reload(log).map_err(Failure::Unknown)?;
+        return Ok(None);
+    }
+    tail.push(log, &staged.commit).map_err(Failure::Unknown)?;
+    unstage(log, stage, staged);
+    Ok(Some(version))
+}
+
+/// After a link the staged name is a second one, and goes; after a rename it is gone.
+fn unstage(log: &Log, stage: &Dir, staged: &Staged) {
+    if let Err(error) = put::unstage(&*log.storage, log.identity.primitive, stage, &staged.name) {
+        tracing::debug!(%error, name = staged.name, "a staged name stays behind");
+    }
+}
+
+/// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is gone was
+/// complete and durable long ago (R4).
+fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
+    if !log.is_synced() {
+        return Ok(());
+    }
+    let Some(dir) = log.open_segment(version.segment(log.segment_size())).map_err(Failure::Unknown)? else {
+        return Ok(());
+    };
+    log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))
+}
+
+fn sync_failed(log: &Log, version: Version, error: std::io::Error) -> Error {
+    let segment = names::segment(version.segment(log.segment_size()));
+    Error::io("can't sync the directory of a commit that has its name: it may be lost by a power cut", error)
+        .version(version)
+        .at(log.path_of([names::LOG, &segment]))
+}
+
+/// R3: an effect that is there already, by another's commit, is acknowledged after a sync too.
+fn acknowledge_present(log: &Log, tail: &Tail) -> Result<()> {
+    let Some(newest) = tail.newest() else { return Ok(()) };
+    match sync_holder(log, newest) {
+        Ok(()) => Ok(()),
+        Err(Failure::Not(error) | Failure::Unknown(error) | Failure::Poisoned(error)) => Err(error),
+    }
+}
+
+/// The error of a writer whose record would be void.
+fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Error {
+    let kind = match void {
+        Void::Fenced | Void::OutOfSequence => ErrorKind::Fenced,
+        Void::Overtaken => ErrorKind::Contended,
+        Void::OtherGeneration => ErrorKind::Rewound,
+        Void::Closed | Void::NotNext | Void::OpenStep | Void::NotClosed => ErrorKind::Invalid,
+    };
+    let who = match record {
+        Some(Record::Parts(parts)) => format!("producer {} can't publish", parts.producer),
+        Some(Record::Open { producer, .. }) => format!("producer {producer} can't be opened"),
+        Some(Record::Retire { producer, .. }) => format!("producer {producer} can't be retired"),
+        Some(record) => format!("the record \"{}\" can't be written", record.kind().word()),
+        None => "the record can't be written".to_owned(),
+    };
+    Error::new(kind, format!("{who}: {}", void.word())).at(&log.path)
+}
+
+/// Appends a control record, made anew from the state after each lost race.
+///
+/// `make` gives the record for a state, or none when its effect is there already.
+///
+/// # Errors
+/// What `make` refuses; `Contended`, `Full`, `Io`, `Unsupported`.
+pub fn append_control(
+    log: &Log,
+    tail: &mut Tail,
+    make: impl Fn(&State) -> Result<Option<Record>>,
+    settled: impl Fn(&State, &Staged) -> Settled,
+) -> Result<Option<Version>> {
+    let stage = staged::open_stage(log)?;
+    tail.refresh(log);
+    tail.advance(log)?;
+    for _ in 0..COMMIT_ATTEMPTS_MAX {
+        let Some(record) = make(&tail.state)? else {
+            return acknowledge_present(log, tail).map(|()| None);
+        };
+        let staged = staged::stage_control(log, tail, &stage, record.clone())?;
+        let appended = append(log, tail, &stage, &staged, |state| match settled(state, &staged) {
+            // Another state wants another record: this one is given up.
+            Settled::Open if make(state).ok().flatten().as_ref() != Some(&record) => {
+                Settled::Never(Error::new(ErrorKind::Contended, "the log has changed"))
+            }
+            other => other,
+        });
+        match appended {
+            Ok(appended) => return Ok(Some(appended.version)),
+            Err(Failure::Not(error)) => {
+                discard(log, &stage, &staged.name);
+                if error.kind() != ErrorKind::Contended {
+                    return Err(error);
+                }
+            }
+            Err(Failure::Unknown(error) | Failure::Poisoned(error)) => return Err(error),
+        }
+    }
+    let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
+    Err(Error::new(ErrorKind::Contended, what).at(&log.path))
+}

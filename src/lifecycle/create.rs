@@ -1,0 +1,224 @@
+//! Creating a store: any number may race, one STORE wins, everyone opens that one.
+//!
+//! - The mount is probed before anything else is made; an unsafe one is refused by name (DESIGN: publish primitives).
+//! - STORE is put last, so a store is whole or isn't there. Without it, creation goes on over a store's own empty
+//!   directories only: any commit, index or higher mark is half of a destroyed store, and refused.
+//! - A slow creator can't harm a store that was made meanwhile: old marks and an empty segment directory mean nothing.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::names;
+use crate::format::store::Identity;
+use crate::id::{Nonce, Segment, StoreUuid};
+use crate::log::Log;
+use crate::log::doorbell::DOORBELL_BYTES;
+use crate::log::open::{self, Found};
+use crate::options::{Durability, MountClass, Options, Settings};
+use crate::storage::{Dir, Storage, probe, put, write_all_at};
+
+/// What a handle is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Seams {
+    /// The calls.
+    pub(crate) storage: Arc<dyn Storage>,
+    /// Clock, entropy, threads.
+    pub(crate) env: Arc<dyn Env>,
+}
+
+/// Creates a store that isn't there.
+///
+/// # Errors
+/// `Invalid` when there is one or the directory holds anything else, `Unsupported` for a mount that can't have one.
+pub(crate) fn create(path: &Path, options: &Options, seams: &Seams, settings: &Settings) -> Result<Log> {
+    options.check()?;
+    let (log, created) = open_or_create(path, options, seams, settings)?;
+    if created {
+        return Ok(log);
+    }
+    Err(Error::new(ErrorKind::Invalid, "there is a store already").at(path))
+}
+
+/// Opens a store, or creates it. True if this call created it.
+///
+/// # Errors
+/// As [`create`]; `Invalid` when the store has other options, listing them.
+pub(crate) fn open_or_create(
+    path: &Path,
+    options: &Options,
+    seams: &Seams,
+    settings: &Settings,
+) -> Result<(Log, bool)> {
+    options.check()?;
+    let look = || open::look(path, Arc::clone(&seams.storage), Arc::clone(&seams.env), settings);
+    let root = match look()? {
+        Found::Store(log) => return same_options(*log, options).map(|log| (log, false)),
+        Found::NoStore(root) => root,
+        Found::Nothing => make_root(path, seams)?,
+    };
+    let made = make(path, options, seams, &root)?;
+    match look()? {
+        Found::Store(log) => {
+            let created = log.identity.uuid == made;
+            same_options(*log, options).map(|log| (log, created))
+        }
+        _ => Err(open::not_a_store(path, &*seams.env, true)),
+    }
+}
+
+fn same_options(log: Log, options: &Options) -> Result<Log> {
+    let differences = options.differences(&log.identity.options);
+    if differences.is_empty() {
+        return Ok(log);
+    }
+    let what = format!("the store was made with other options: {}", differences.join(", "));
+    Err(Error::new(ErrorKind::Invalid, what).at(&log.path))
+}
+
+fn make_root(path: &Path, seams: &Seams) -> Result<Dir> {
+    let failed = |error| Error::io("can't make the store's directory", error).at(path);
+    match seams.storage.make_root(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    if let Some(parent) = path.parent() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        // The root's own name has to survive a power cut too. Where the parent may not be opened, it isn't ours to sync.
+        if let Ok(parent) = seams.storage.open_root(parent) {
+            seams.storage.sync_dir(&parent).map_err(failed)?;
+        }
+    }
+    seams.storage.open_root(path).map_err(failed)
+}
+
+/// Makes everything, STORE last. Gives the uuid that was put, or would have been: another's STORE may have won.
+fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<StoreUuid> {
+    let storage = &*seams.storage;
+    examine(path, storage, root)?;
+    let failed = |error| Error::io("can't create the store", error).at(path);
+    make_dir(storage, root, names::STAGE).map_err(failed)?;
+    let stage = storage.open_dir(root, names::STAGE).map_err(failed)?;
+    let report = probe(storage, &*seams.env, &stage, path, options)?;
+    let (class, primitive) = match report.accept() {
+        Ok(accepted) => accepted,
+        Err(refusal) => {
+            // Nothing is left on a mount that can't have a store; another creator's stage isn't empty and stays.
+            let _ = storage.remove_dir(root, names::STAGE);
+            return Err(refusal);
+        }
+    };
+    let mut uuid = [0; 16];
+    seams.env.entropy(&mut uuid).map_err(failed)?;
+    let identity =
+        Identity { uuid: StoreUuid::new(uuid), origin: StoreUuid::new([0; 16]), options: *options, primitive };
+    let synced = options.durability == Durability::Synced;
+    furnish(storage, root, class, synced).map_err(failed)?;
+    put_store(path, seams, root, &stage, &identity)?;
+    Ok(identity.uuid)
+}
+
+fn make_dir(storage: &dyn Storage, parent: &Dir, name: &str) -> io::Result<()> {
+    match storage.make_dir(parent, name) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn make_file(storage: &dyn Storage, parent: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = match storage.create_exclusive(parent, name) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    write_all_at(storage, &file, bytes, 0)?;
+    storage.close(file)
+}
+
+/// Everything but STORE, durable if the store is to be.
+fn furnish(storage: &dyn Storage, root: &Dir, class: MountClass, synced: bool) -> io::Result<()> {
+    for name in names::DIRECTORIES {
+        make_dir(storage, root, name)?;
+    }
+    let first = names::segment(Segment::ZERO);
+    let log = storage.open_dir(root, names::LOG)?;
+    make_dir(storage, &log, &first)?;
+    let marks = storage.open_dir(root, names::MARKS)?;
+    make_file(storage, &marks, &first, &[])?;
+    if class == MountClass::Local {
+        make_file(storage, root, names::HEAD, &[0; DOORBELL_BYTES as usize])?;
+    }
+    if synced {
+        [&log, &marks, root].into_iter().try_for_each(|dir| storage.sync_dir(dir))?;
+    }
+    Ok(())
+}
+
+fn put_store(path: &Path, seams: &Seams, root: &Dir, stage: &Dir, identity: &Identity) -> Result<()> {
+    let storage = &*seams.storage;
+    let failed = |error| Error::io("can't put STORE", error).at(path.join(names::STORE));
+    let mut nonce = [0; 16];
+    seams.env.entropy(&mut nonce).map_err(failed)?;
+    let staged = names::staged_control("store", Nonce::new(nonce));
+    let file = storage.create_exclusive(stage, &staged).map_err(failed)?;
+    let synced = identity.options.durability == Durability::Synced;
+    let written = write_all_at(storage, &file, &identity.encode(), 0)
+        .and_then(|()| if synced { storage.sync_file(&file) } else { Ok(()) });
+    let closed = storage.close(file);
+    let put = written
+        .and(closed)
+        .and_then(|()| put::put(storage, identity.primitive, stage, &staged, root, names::STORE));
+    // Ours or another's: whose it is, is read back by the caller. Only an absent STORE is a failure (R2).
+    if let Err(error) = put
+        && storage.kind(root, names::STORE).is_err()
+    {
+        return Err(failed(error));
+    }
+    let _ = storage.remove(stage, &staged);
+    if synced { storage.sync_dir(root).map_err(failed) } else { Ok(()) }
+}
+
+/// Refuses a directory that holds anything but a store's own empty directories.
+fn examine(path: &Path, storage: &dyn Storage, root: &Dir) -> Result<()> {
+    let failed = |error| Error::io("can't look into the directory", error).at(path);
+    for name in storage.list(root).map_err(failed)? {
+        let Some(name) = known(&name) else {
+            let what = format!("the directory holds {name:?}, so no store is created in it");
+            return Err(Error::new(ErrorKind::Invalid, what).at(path));
+        };
+        let allowed = match name {
+            names::LOG | names::MARKS => Some(names::segment(Segment::ZERO)),
+            names::INDEX | names::GROUPS => None,
+            _ => continue,
+        };
+        let dir = storage.open_dir(root, name).map_err(failed)?;
+        let mut held = storage.list(&dir).map_err(failed)?;
+        held.retain(|held| allowed.as_deref().map(OsStr::new) != Some(held));
+        if name == names::LOG && allowed_is_there(storage, &dir).map_err(failed)? {
+            let first = storage.open_dir(&dir, &names::segment(Segment::ZERO)).map_err(failed)?;
+            held.extend(storage.list(&first).map_err(failed)?);
+        }
+        if let Some(held) = held.first() {
+            let what = format!("the directory is half of a destroyed store: it has no STORE, but {held:?} in {name}/");
+            return Err(Error::new(ErrorKind::Invalid, what).at(path));
+        }
+    }
+    Ok(())
+}
+
+fn allowed_is_there(storage: &dyn Storage, log: &Dir) -> io::Result<bool> {
+    match storage.kind(log, &names::segment(Segment::ZERO)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A name that a store's directory may hold while it is created; STORE itself may have just come.
+fn known(name: &OsStr) -> Option<&'static str> {
+    let mut all = names::DIRECTORIES.into_iter().chain([names::HEAD, names::BALLAST, names::STORE]);
+    all.find(|known| name == OsStr::new(known))
+}

@@ -1,0 +1,464 @@
+//! Producers: a named writer that publishes parts exactly once, over any crash (P3, P4).
+//!
+//! - Opening a name fences its older incarnations and gives the state committed with its last visible part.
+//! - A commit whose outcome is unknown is kept and tried again as the same file before anything else is published, never
+//!   regrouped (R2).
+//! - After a failed directory sync the producer is poisoned: only opening it anew can tell what is in (R3).
+
+mod draft;
+mod order;
+mod sink;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use draft::{Compression, Draft, SliceWriter};
+use order::Order;
+
+use crate::commit::staged::{self, Staged, finish, seal_after};
+use crate::commit::writer::{Failure, Settled, append, append_control};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::names;
+use crate::format::part::PartDescriptor;
+use crate::format::record::{Parts, Record};
+use crate::id::{Checksum, Incarnation, Name, Part, Sequence, Step, Version};
+use crate::limits::{STATE_BYTES_MAX, STATES_BYTES_MAX, PRODUCERS_MAX};
+use crate::log::state::State;
+use crate::log::tail::Tail;
+use crate::log::{Log, build};
+use crate::storage::Dir;
+
+/// Where a part came to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Published {
+    /// The commit that holds it.
+    pub version: Version,
+    /// Its place in the stream.
+    pub part: Part,
+    /// The step it belongs to; visible once all parts of the step are.
+    pub step: Step,
+    /// Its sequence among the producer's parts.
+    pub sequence: Sequence,
+}
+
+/// The promise of a publish; see [`Producer::publish`].
+#[derive(Debug)]
+#[must_use = "a ticket says where a part stands; wait for it, or drop it on purpose"]
+pub struct Ticket {
+    published: Published,
+}
+
+impl Ticket {
+    /// Waits until the part is committed, and says where.
+    ///
+    /// # Errors
+    /// What kept it from being committed.
+    pub fn wait(self) -> Result<Published> {
+        Ok(self.published)
+    }
+
+    /// Where the part stands, if it is committed by now.
+    pub fn published(&self) -> Option<Published> {
+        Some(self.published)
+    }
+}
+
+/// A publish that wasn't acknowledged.
+///
+/// If nothing of it can ever become visible, it gives the draft back. Else the producer keeps the commit, and
+/// [`Producer::flush`] tries the same one again.
+#[derive(Debug)]
+pub struct PublishError {
+    /// What happened.
+    pub error: Error,
+    /// The draft, to be published again or dropped.
+    pub draft: Option<Box<Draft>>,
+}
+
+impl std::fmt::Display for PublishError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for PublishError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+impl From<PublishError> for Error {
+    fn from(publish: PublishError) -> Self {
+        publish.error
+    }
+}
+
+/// A commit that is finished and not yet known to be in.
+#[derive(Debug)]
+struct Pending {
+    staged: Staged,
+    draft: Draft,
+    sequence: Sequence,
+    last_checksum: Checksum,
+}
+
+/// A named writer of a store; see [`Store::producer`](crate::Store::producer).
+#[derive(Debug)]
+pub struct Producer {
+    log: Arc<Log>,
+    stage: Dir,
+    name: Name,
+    incarnation: Incarnation,
+    next: Sequence,
+    state: Vec<u8>,
+    was_finished: bool,
+    compression: Compression,
+    order: Order,
+    pending: Option<Pending>,
+    poisoned: bool,
+    attempt: AttemptCost,
+    /// Another's commit came before the last one of this producer.
+    contended: bool,
+    /// The write buffer of the last draft, to be used again.
+    spare: Vec<u8>,
+}
+
+impl Producer {
+    /// Opens a name, fencing its older incarnations.
+    pub(crate) fn open(log: Arc<Log>, name: Name) -> Result<Self> {
+        let stage = staged::open_stage(&log)?;
+        let mut tail = log.tail.take();
+        let make = |state: &State| {
+            check_room(&log, state, &name)?;
+            let last = state.producers.get(&name).map(|producer| producer.last_open);
+            Ok(Some(Record::Open { producer: name.clone(), last }))
+        };
+        // Retired or not is what the newest replay before one's own Open says: an Open un-finishes.
+        let was_finished = std::cell::Cell::new(false);
+        let noting = |state: &State| {
+            was_finished.set(state.producers.get(&name).is_some_and(|producer| producer.finished));
+            make(state)
+        };
+        let opened = append_control(&log, &mut tail, noting, |state, staged| {
+            match state.producers.get(&name).filter(|producer| producer.open_nonce == staged.commit.nonce) {
+                Some(producer) => Settled::In(producer.last_open),
+                None => Settled::Open,
+            }
+        })?;
+        let missing = || Error::new(ErrorKind::Fenced, format!("producer {name} was opened by another meanwhile"));
+        let known = tail.state.producers.get(&name).copied().ok_or_else(missing)?;
+        let incarnation = opened.map(Version::incarnation).ok_or_else(missing)?;
+        if known.incarnation != Some(incarnation) {
+            return Err(missing().at(&log.path));
+        }
+        let state = build::state_of(&log, &tail, &name)?;
+        drop(tail);
+        tracing::info!(producer = %name, %incarnation, next = %known.next, "opened a producer");
+        Ok(Self {
+            log,
+            stage,
+            name,
+            incarnation,
+            next: known.next,
+            state,
+            was_finished: was_finished.get(),
+            compression: Compression::None,
+            order: Order::default(),
+            pending: None,
+            poisoned: false,
+            attempt: AttemptCost::default(),
+            contended: true,
+            spare: Vec::new(),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Its incarnation: newer than that of everyone it fenced.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The sequence of the next part: how many this name has published over all its incarnations.
+    pub fn next_sequence(&self) -> Sequence {
+        self.next
+    }
+
+    /// The state committed with its last visible part; empty before the first.
+    pub fn state(&self) -> &[u8] {
+        &self.state
+    }
+
+    /// Whether this name had finished when it was opened: a requeued producer that is done sees it here.
+    pub fn was_finished(&self) -> bool {
+        self.was_finished
+    }
+
+    /// Stores the slices and attachments of later drafts like this.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.compression = compression;
+    }
+
+    /// Begins a part: a staged file that nobody sees, removed if the draft is dropped.
+    ///
+    /// # Errors
+    /// `Fenced` or `Io` once this producer can't go on; `Full`, `Io`.
+    pub fn draft(&mut self) -> Result<Draft> {
+        self.check_poison()?;
+        let nonce = self.log.nonce()?;
+        let first = Sequence::new(self.next.get().saturating_add(self.order.live()));
+        let name = names::staged_draft(&self.name, self.incarnation, first, nonce);
+        Draft::new(draft::New {
+            log: Arc::clone(&self.log),
+            stage: self.stage.clone(),
+            name,
+            nonce,
+            place: self.order.join(),
+            compression: self.compression,
+            buffer: std::mem::take(&mut self.spare),
+        })
+    }
+
+    /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.
+    ///
+    /// Drafts are published in the order they were opened. The part is committed, and on a synced store durable, when
+    /// this returns.
+    ///
+    /// # Errors
+    /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state; `Fenced` when
+    /// a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`] for what becomes of the draft.
+    pub fn publish(&mut self, draft: Draft, state: impl AsRef<[u8]>) -> Result<Ticket, PublishError> {
+        if let Err(error) = self.flush() {
+            return Err(PublishError { error, draft: Some(Box::new(draft)) });
+        }
+        let mut draft = draft;
+        let state = state.as_ref();
+        match self.stage(&mut draft, state) {
+            Ok((staged, part)) => {
+                let last_checksum = part.checksum();
+                self.pending = Some(Pending { staged, draft, sequence: self.next, last_checksum });
+                let published = self.settle()?;
+                self.state.clear();
+                self.state.extend_from_slice(state);
+                Ok(Ticket { published })
+            }
+            Err(error) => Err(PublishError { error, draft: Some(Box::new(draft)) }),
+        }
+    }
+
+    /// Sees to it that everything published is acknowledged: a commit whose outcome was unknown is tried again, as the
+    /// same file.
+    ///
+    /// # Errors
+    /// What still keeps it from being known; the commit is kept then.
+    pub fn flush(&mut self) -> Result<()> {
+        self.check_poison()?;
+        if self.pending.is_none() {
+            return Ok(());
+        }
+        self.settle().map(drop).map_err(|failed| failed.error)
+    }
+
+    /// Publishes what is pending and retires the name: a requeued producer then sees that it is done.
+    ///
+    /// # Errors
+    /// As [`Producer::flush`]; `Fenced` when a newer incarnation has taken over.
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        let (name, incarnation) = (self.name.clone(), self.incarnation);
+        let fenced = || Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")).at(&self.log.path);
+        let mut tail = self.log.tail.take();
+        let make = |state: &State| match state.producers.get(&name) {
+            Some(producer) if producer.incarnation == Some(incarnation) => {
+                Ok(Some(Record::Retire { producer: name.clone(), incarnation }))
+            }
+            Some(producer) if producer.finished && producer.last_open.incarnation() == incarnation => Ok(None),
+            _ => Err(fenced()),
+        };
+        append_control(&self.log, &mut tail, make, |state, _| {
+            let known = state.producers.get(&name);
+            match known.filter(|known| known.finished && known.last_open.incarnation() == incarnation) {
+                Some(known) => Settled::In(known.last_version),
+                None => Settled::Open,
+            }
+        })?;
+        Ok(())
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        if !self.poisoned {
+            return Ok(());
+        }
+        let what = format!("producer {} is poisoned by a failed sync: open it anew to see what is in", self.name);
+        Err(Error::new(ErrorKind::Io, what).at(&self.log.path))
+    }
+
+    /// Finishes the draft's file: whole, synced, closed.
+    fn stage(&mut self, draft: &mut Draft, state: &[u8]) -> Result<(Staged, PartDescriptor)> {
+        if !draft.place.is_of(&self.order) {
+            return Err(self.invalid("the draft is another producer's"));
+        }
+        if !draft.place.is_first() {
+            return Err(self.invalid("a draft that was opened before this one isn't published or dropped yet"));
+        }
+        if state.len() > STATE_BYTES_MAX {
+            return Err(self.invalid(&format!("a state of {} bytes is longer than {STATE_BYTES_MAX}", state.len())));
+        }
+        let part = draft.complete(state)?;
+        let parts = Parts {
+            producer: self.name.clone(),
+            incarnation: self.incarnation,
+            first: self.next,
+            parts: vec![part],
+        };
+        let tail = self.log.tail.take();
+        self.check_states(&tail, state)?;
+        let (sealed, commit) =
+            seal_after(&self.log, &tail, draft.nonce, self.attempt.us(), Record::Parts(parts))?;
+        drop(tail);
+        let (file, buffer) = draft.seal(sealed.block.as_slice())?;
+        self.spare = buffer;
+        if let Err(error) = finish(&self.log, file) {
+            draft.break_off("its file couldn't be made durable; write it anew");
+            let path = self.log.path_of([names::STAGE, &draft.name]);
+            return Err(Error::io("can't finish a staged file", error).at(path));
+        }
+        Ok((Staged { name: draft.name.clone(), commit }, part))
+    }
+
+    /// All states together are bounded: every index carries them.
+    fn check_states(&self, tail: &Tail, state: &[u8]) -> Result<()> {
+        let others = tail.state.producers.iter().filter(|(name, _)| **name != self.name);
+        let bytes: u64 = others.filter_map(|(_, other)| other.state).map(|state| u64::from(state.length)).sum();
+        if bytes.saturating_add(state.len() as u64) <= STATES_BYTES_MAX {
+            return Ok(());
+        }
+        let what = format!("the states of all producers would be more than {STATES_BYTES_MAX} bytes");
+        Err(Error::new(ErrorKind::Full, what).at(&self.log.path))
+    }
+
+    fn invalid(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Invalid, format!("producer {}: {what}", self.name)).at(&self.log.path)
+    }
+
+    /// Brings the pending commit into the log.
+    fn settle(&mut self) -> Result<Published, PublishError> {
+        let Some(mut pending) = self.pending.take() else {
+            return Err(PublishError { error: self.invalid("nothing is pending"), draft: None });
+        };
+        // The file belongs to the commit until its outcome is known (R2).
+        pending.draft.owned = false;
+        let started = self.log.env.now();
+        let result = self.append(&pending);
+        match result {
+            Ok((version, part)) => {
+                self.attempt.note(self.log.env.now().saturating_sub(started));
+                self.next = pending.sequence.next();
+                let step = part.step(self.log.parts_per_step());
+                tracing::debug!(producer = %self.name, %version, %step, "published");
+                Ok(Published { version, part, step, sequence: pending.sequence })
+            }
+            Err(Failure::Not(error)) => {
+                pending.draft.owned = true;
+                Err(PublishError { error, draft: Some(Box::new(pending.draft)) })
+            }
+            Err(Failure::Unknown(error)) => {
+                self.pending = Some(pending);
+                Err(PublishError { error, draft: None })
+            }
+            Err(Failure::Poisoned(error)) => {
+                self.poisoned = true;
+                Err(PublishError { error, draft: None })
+            }
+        }
+    }
+
+    fn append(&mut self, pending: &Pending) -> Result<(Version, Part), Failure> {
+        let mut tail = self.log.tail.take();
+        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is the look.
+        let said = self.log.doorbell.load();
+        let quiet = match said {
+            Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),
+            None => !self.contended,
+        };
+        if !quiet {
+            tail.refresh(&self.log);
+            tail.advance(&self.log).map_err(Failure::Unknown)?;
+        }
+        let (name, incarnation) = (&self.name, self.incarnation);
+        let appended = append(&self.log, &mut tail, &self.stage, &pending.staged, |state| {
+            settled(state, name, incarnation, pending)
+        })?;
+        self.contended = appended.lost > 0;
+        let last = tail.state.producers.get(name).and_then(|producer| producer.last_part);
+        let part = last.ok_or_else(|| Failure::Unknown(self.invalid("replay doesn't know what was published")))?;
+        Ok((appended.version, part))
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        if let Some(pending) = &self.pending {
+            tracing::warn!(
+                producer = %self.name, sequence = %pending.sequence, file = pending.staged.name,
+                "a producer is dropped with a commit whose outcome is unknown; opening it anew tells"
+            );
+        }
+    }
+}
+
+/// R6: is (my incarnation, my sequence) in, with the same checksum?
+fn settled(state: &State, name: &Name, incarnation: Incarnation, pending: &Pending) -> Settled {
+    let fenced = || Settled::Never(Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")));
+    let Some(known) = state.producers.get(name) else { return fenced() };
+    if known.incarnation != Some(incarnation) {
+        return fenced();
+    }
+    if known.next <= pending.sequence {
+        return Settled::Open;
+    }
+    if known.next == pending.sequence.next() && known.last_checksum == pending.last_checksum {
+        return Settled::In(known.last_version);
+    }
+    let what = format!("producer {name} has published sequence {} with other bytes", pending.sequence);
+    Settled::Never(Error::new(ErrorKind::Fenced, what))
+}
+
+/// Names are bounded: every index carries them.
+fn check_room(log: &Log, state: &State, name: &Name) -> Result<()> {
+    if let Some(step) = state.closed {
+        let what = format!("the stream is closed, so producer {name} can't be opened; reopen it first");
+        return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
+    }
+    if state.producers.len() < PRODUCERS_MAX || state.producers.contains_key(name) {
+        return Ok(());
+    }
+    let what = format!("the store knows {PRODUCERS_MAX} producers, which is the most");
+    Err(Error::new(ErrorKind::Full, what).at(&log.path))
+}
+
+/// The windowed minimum of what an attempt costs: a queue's delay must not pass for the store's.
+#[derive(Debug, Default)]
+struct AttemptCost {
+    recent: std::collections::VecDeque<Duration>,
+}
+
+impl AttemptCost {
+    const WINDOW: usize = 16;
+
+    fn note(&mut self, cost: Duration) {
+        if self.recent.len() >= Self::WINDOW {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(cost);
+    }
+
+    fn us(&self) -> u32 {
+        let least = self.recent.iter().min().map_or(0, Duration::as_micros);
+        u32::try_from(least).unwrap_or(u32::MAX)
+    }
+}
