@@ -1,13 +1,17 @@
 //! BatchWeave.
 #![deny(missing_docs)]
 
+mod consumer;
 mod error;
 mod id;
 mod lifecycle;
 mod options;
 mod position;
 mod producer;
+mod run;
 mod share;
+mod stats;
+mod store;
 
 // What the feature `internals` opens to the simulator, the fuzzers and the contract suite.
 #[cfg(feature = "internals")]
@@ -43,4 +47,9 @@ pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
 pub use format::part::Counts;
+pub use run::{Run, Start};
 pub use share::Share;
+pub use stats::Stats;
+pub use store::{Info, ProducerInfo, Store};
+pub use consumer::{Batch, Consumer, ConsumerOptions, Location, Next, Slice};
+pub use storage::Calls;

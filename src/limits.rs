@@ -86,3 +86,14 @@ pub const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(50);
 pub const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// How long `next_batch` waits unless told.
 pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Free buffers that a handle keeps in copy mode.
+pub const POOL_BYTES_MAX: usize = 512 << 20;
+/// Slices that follow each other share one buffer up to this.
+pub const BUFFER_BYTES: u64 = 16 << 20;
+/// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
+pub const COMMIT_CACHE: usize = 4;
+/// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits for the log
+/// itself: a consumer that waits gets a commit at first hand.
+pub const PREFETCH_LINGER: Duration = Duration::from_millis(2);
+/// History is looked at again before a hand-out when the last look is older than this.
+pub const HISTORY_AGE_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,182 @@
+//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record checksum.
+//!
+//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is checked before
+//!   anything of it is handed out.
+//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read that comes short
+//!   tells the same.
+//! - A mount that can't map is read instead, with one warning.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::part::PartDescriptor;
+use crate::format::record::Record;
+use crate::id::{Checksum, Name, Nonce, Version};
+use crate::limits::{BUFFER_BYTES, COMMIT_CACHE};
+use crate::log::locate::Located;
+use crate::log::{Log, read};
+use crate::options::ReadMode;
+use crate::storage::{File, Mapping, read_exact_at};
+
+/// An open commit that holds parts.
+#[derive(Debug)]
+pub(super) struct OpenCommit {
+    version: Version,
+    nonce: Nonce,
+    checksum: Checksum,
+    pub(super) producer: Name,
+    pub(super) parts: Vec<PartDescriptor>,
+    pub(super) body: Body,
+}
+
+/// Its bytes.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Mapped whole.
+    Mapped(Arc<Mapping>),
+    /// To be read.
+    File(File),
+}
+
+impl OpenCommit {
+    fn is(&self, located: &Located) -> bool {
+        (self.version, self.nonce, self.checksum) == (located.version, located.nonce, located.checksum)
+    }
+
+    /// Reads `buffer.len()` bytes at `offset`, by either way.
+    pub(super) fn read(&self, log: &Log, buffer: &mut [u8], offset: u64) -> Result<()> {
+        match &self.body {
+            Body::File(file) => read_exact_at(&*log.storage, file, buffer, offset).map_err(read::short),
+            Body::Mapped(mapping) => {
+                let end = offset.saturating_add(buffer.len() as u64);
+                let bytes = mapped(log, mapping, offset..end)?;
+                buffer.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Before memory is taken for much that is to be read: does the file reach that far?
+    pub(super) fn check_reach(&self, log: &Log, offset: u64, length: u64) -> Result<()> {
+        let Body::File(file) = &self.body else { return Ok(()) };
+        if length <= BUFFER_BYTES {
+            return Ok(());
+        }
+        let size = log.storage.size(file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
+        if offset.checked_add(length).is_some_and(|end| end <= size) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Corrupt, "the file is cut short"))
+    }
+}
+
+/// A range of a mapping, faulted in, so that what is missing is an error and not a SIGBUS.
+pub(super) fn mapped<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
+    let cut = || Error::new(ErrorKind::Corrupt, "the file is cut short");
+    let start = usize::try_from(range.start).map_err(|_| cut())?;
+    let end = usize::try_from(range.end).map_err(|_| cut())?;
+    let bytes = mapping.get(start..end).ok_or_else(cut)?;
+    log.storage.populate(mapping, range).map_err(|error| cut().caused_by(error))?;
+    Ok(bytes)
+}
+
+/// The commits that were read last.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    recent: Mutex<VecDeque<Arc<OpenCommit>>>,
+    /// Mapping failed once, so everything is read.
+    unmappable: AtomicBool,
+}
+
+impl Commits {
+    /// The commit that holds a located part.
+    ///
+    /// `waiting` is its file, already open and read, if the tail has just come by it.
+    pub(super) fn get(
+        &self,
+        log: &Log,
+        located: &Located,
+        waiting: Option<(File, read::Read)>,
+    ) -> Result<Arc<OpenCommit>> {
+        if let Some(open) = self.recent.lock().iter().find(|open| open.is(located)) {
+            return Ok(Arc::clone(open));
+        }
+        let path = || log.commit_path(located.version);
+        let opened = self.open(log, located, waiting);
+        let commit = Arc::new(opened.map_err(|error| error.version(located.version).at(path()))?);
+        let mut recent = self.recent.lock();
+        if recent.len() >= COMMIT_CACHE {
+            recent.pop_front();
+        }
+        recent.push_back(Arc::clone(&commit));
+        Ok(commit)
+    }
+
+    fn open(&self, log: &Log, located: &Located, waiting: Option<(File, read::Read)>) -> Result<OpenCommit> {
+        let (file, read) = match waiting {
+            Some(waiting) => waiting,
+            None => {
+                let file = log.open_behind(located.version).map_err(missing)?;
+                let read = read::commit(log, &file, located.version)?;
+                (file, read)
+            }
+        };
+        if (read.header.nonce, read.checksum) != (located.nonce, located.checksum) {
+            let what = "the file isn't the commit that the log has there: another one has its name";
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        let Some(Record::Parts(record)) = read.record else {
+            return Err(Error::new(ErrorKind::Corrupt, "the index names a commit that holds no parts"));
+        };
+        let body = self.body(log, file, read.header.length)?;
+        Ok(OpenCommit {
+            version: located.version,
+            nonce: located.nonce,
+            checksum: located.checksum,
+            producer: record.producer,
+            parts: record.parts,
+            body,
+        })
+    }
+
+    fn body(&self, log: &Log, file: File, length: u64) -> Result<Body> {
+        if log.mode == ReadMode::Copy || self.unmappable.load(Ordering::Relaxed) {
+            return Ok(Body::File(file));
+        }
+        let size = log.storage.size(&file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
+        if size != length {
+            let what = format!("the file has {size} bytes, its header says {length}");
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        }
+        let mapping = match log.storage.map(&file, length) {
+            // Before Linux 5.14 nothing says that a page can't be read but a SIGBUS; so read there.
+            Ok(mapping) => match log.storage.populate(&mapping, 0..1) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+                _ => Ok(mapping),
+            },
+            Err(error) => Err(error),
+        };
+        match mapping {
+            Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
+            Err(error) => {
+                if !self.unmappable.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, path = %log.path.display(), "commits can't be mapped here, so they are read");
+                }
+                Ok(Body::File(file))
+            }
+        }
+    }
+}
+
+fn missing(error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Error::new(ErrorKind::Corrupt, "the commit is missing, likely purged").caused_by(error);
+    }
+    Error::io("can't open a commit", error)
+}

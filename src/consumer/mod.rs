@@ -1,0 +1,235 @@
+//! Consumers: global batches in order, for one share, verified, ahead of need.
+//!
+//! - Every rank that starts from the same view delivers the same steps (P2); a change of history is noticed before the
+//!   next hand-out, never straddled.
+//! - Reading takes no lock on disk and makes no write call (P7).
+//! - [`Reader`] is what the consumers of one handle share: the pool, the open commits, one poller.
+
+mod batch;
+mod commits;
+mod load;
+mod pool;
+mod slice;
+mod waiting;
+mod window;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use batch::Batch;
+use commits::Commits;
+use parking_lot::Mutex;
+pub(crate) use pool::Pool;
+pub use slice::{Location, Slice};
+use waiting::Poller;
+pub use window::{Consumer, ConsumerOptions, Next};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{Checksum, Generation, Step, Version};
+use crate::limits::COMMIT_HEADER_BYTES;
+use crate::log::state::State;
+use crate::log::tail::Tail;
+use crate::log::{Log, read};
+use crate::position::Position;
+use crate::share::Share;
+use batch::BatchPart;
+
+/// A version of the log from which a run starts: generation and Closes are as of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The generation.
+    pub(crate) generation: Generation,
+    /// How many Closes it has seen.
+    pub(crate) closes: u64,
+    /// Where the stream ends, if it was closed then.
+    pub(crate) closed: Option<Step>,
+}
+
+impl View {
+    /// The view of a state.
+    pub(crate) fn of(state: &State) -> Self {
+        Self { generation: state.generation, closes: state.closes(), closed: state.closed }
+    }
+
+    /// Where a run from this view ends: the first Close on its way, also if a Reopen has followed since.
+    fn end(&self, horizon: &Horizon) -> Option<Step> {
+        let after = usize::try_from(self.closes).ok().and_then(|seen| horizon.ends.get(seen));
+        self.closed.or(after.copied())
+    }
+}
+
+/// What the consumers of a handle know of the log's end without taking the tail.
+#[derive(Clone, Debug, Default)]
+struct Horizon {
+    next_version: Version,
+    next_step: Step,
+    generation: Generation,
+    ends: Arc<[Step]>,
+    looked: Duration,
+}
+
+/// What the consumers of one handle share.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) log: Arc<Log>,
+    pub(crate) pool: Arc<Pool>,
+    commits: Commits,
+    poller: Poller,
+    horizon: Mutex<Horizon>,
+}
+
+impl Reader {
+    pub(crate) fn new(log: Arc<Log>) -> Self {
+        let poller = Poller::new(&*log.env);
+        Self { log, pool: Arc::default(), commits: Commits::default(), poller, horizon: Mutex::default() }
+    }
+
+    fn horizon(&self) -> Horizon {
+        self.horizon.lock().clone()
+    }
+
+    /// Looks at the log, unless another thread has just found `step`.
+    fn advance_for(&self, step: Step) -> Result<()> {
+        let mut tail = self.log.tail.take();
+        if tail.state.next_step() > step {
+            self.note(&tail);
+            return Ok(());
+        }
+        tail.refresh(&self.log);
+        let advanced = tail.advance(&self.log);
+        self.note(&tail);
+        self.probed_now();
+        drop(tail);
+        if advanced? > 0 {
+            self.poller.grown(self.log.env.now());
+        }
+        Ok(())
+    }
+
+    fn note(&self, tail: &Tail) {
+        let mut horizon = self.horizon.lock();
+        if horizon.ends.len() as u64 != tail.state.closes() {
+            horizon.ends = tail.state.ends.as_slice().into();
+        }
+        horizon.next_version = tail.state.next_version;
+        horizon.next_step = tail.state.next_step();
+        horizon.generation = tail.state.generation;
+        horizon.looked = self.log.env.now();
+    }
+
+    /// One share of a visible step; its slices read and verified if `eager`.
+    pub(crate) fn load(self: &Arc<Self>, step: Step, share: Share, generation: Generation, eager: bool) -> Result<Batch> {
+        self.load_step(step, share, generation, eager).map_err(|error| error.step(step).at(&self.log.path))
+    }
+
+    fn load_step(self: &Arc<Self>, step: Step, share: Share, generation: Generation, eager: bool) -> Result<Batch> {
+        let parts = self.parts_of(step)?;
+        let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
+        let range = share.range(total).ok_or_else(|| {
+            let what = format!("{} shares don't divide the step's {total} slices", share.count());
+            Error::new(ErrorKind::Invalid, what)
+        })?;
+        let lineage = parts.last().map_or(Checksum::ZERO, |part| part.located.checksum);
+        let position = Position { store: self.log.identity.uuid, generation, step: step.next(), lineage };
+        let reader = Arc::clone(self);
+        let mut batch = Batch { reader, position, step, share, parts, range, loaded: None };
+        if eager {
+            batch.loaded = Some(self.load_slices(&batch)?);
+        }
+        Ok(batch)
+    }
+
+    fn parts_of(&self, step: Step) -> Result<Vec<BatchPart>> {
+        let per_step = self.log.parts_per_step();
+        let first = step.first_part(per_step).get();
+        let mut parts: Vec<BatchPart> = Vec::new();
+        for number in first..first.saturating_add(per_step.into()) {
+            let (located, waiting) = {
+                let mut tail = self.log.tail.take();
+                let located = self.log.locate(&tail, number.into())?;
+                (located, tail.take_opened(located.version))
+            };
+            let commit = self.commits.get(&self.log, &located, waiting)?;
+            let ordinal = usize::try_from(located.ordinal).unwrap_or(usize::MAX);
+            let descriptor = commit.parts.get(ordinal).copied().ok_or_else(|| {
+                let what = format!("the commit has {} parts, the log says there is number {ordinal}", commit.parts.len());
+                Error::new(ErrorKind::Corrupt, what).version(located.version)
+            })?;
+            let first_slice =
+                parts.last().map_or(0, |before| before.first_slice.saturating_add(before.descriptor.slices));
+            parts.push(BatchPart { located, descriptor, first_slice });
+        }
+        Ok(parts)
+    }
+
+    fn load_slices(&self, batch: &Batch) -> Result<Vec<Slice>> {
+        let mut slices = Vec::new();
+        for part in &batch.parts {
+            let end = part.first_slice.saturating_add(part.descriptor.slices);
+            let from = batch.range.start.max(part.first_slice);
+            let to = batch.range.end.min(end);
+            if from >= to {
+                continue;
+            }
+            let version = part.located.version;
+            let within = from.saturating_sub(part.first_slice)..to.saturating_sub(part.first_slice);
+            let loaded = self
+                .commits
+                .get(&self.log, &part.located, None)
+                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within))
+                .map_err(|error| error.version(version).at(self.log.commit_path(version)))?;
+            slices.extend(loaded);
+        }
+        Ok(slices)
+    }
+
+    /// The lineage of a step: record checksum of the commit that holds the last part of the step before.
+    pub(crate) fn lineage(&self, tail: &Tail, step: Step) -> Result<Checksum> {
+        let last = step.first_part(self.log.parts_per_step()).get().checked_sub(1);
+        match last {
+            None => Ok(Checksum::ZERO),
+            Some(part) => self.log.locate(tail, part.into()).map(|located| located.checksum),
+        }
+    }
+
+    /// Who could publish the next step, and when each last committed, for a person who waits.
+    fn producers_in_words(&self) -> String {
+        const MOST: usize = 8;
+        let mut unfinished: Vec<_> = {
+            let tail = self.log.tail.take();
+            let unfinished = tail.state.producers.iter().filter(|(_, producer)| !producer.finished);
+            unfinished.map(|(name, producer)| (producer.last_version, name.clone())).collect()
+        };
+        unfinished.sort();
+        if unfinished.is_empty() {
+            return "none is open".to_owned();
+        }
+        let more = unfinished.len().saturating_sub(MOST);
+        let said: Vec<String> = unfinished.iter().take(MOST).map(|(version, name)| self.producer_in_words(name, *version)).collect();
+        let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+        said.join(", ") + &rest
+    }
+
+    fn producer_in_words(&self, name: &crate::id::Name, version: Version) -> String {
+        let wall_us = self
+            .log
+            .open_behind(version)
+            .ok()
+            .and_then(|file| read::commit(&self.log, &file, version).ok())
+            .map(|read| read.header.people.wall_us);
+        match wall_us {
+            // A clock that differs between hosts makes this a hint, which is all it is for (P8).
+            Some(then) => {
+                let seconds = self.log.env.wall_us().saturating_sub(then) / 1_000_000;
+                format!("{name} last committed {seconds} s ago (version {version})")
+            }
+            None => format!("{name} last committed version {version}"),
+        }
+    }
+}
+
+/// The bytes that a batch takes at most, for the bound of the window.
+fn bytes_of(batch: &Batch) -> u64 {
+    let loaded = batch.loaded.iter().flatten().map(|slice| slice.len() as u64);
+    loaded.sum::<u64>().max(COMMIT_HEADER_BYTES)
+}

@@ -1,0 +1,169 @@
+//! Waiting for the log to grow: by the doorbell on one host, by paced probes elsewhere.
+//!
+//! - The doorbell only shortens waits: after 50 ms, growing to 1 s, the log is probed all the same.
+//! - Without one, a handle makes one probe per interval whatever the number of its threads: one thread leads, the others
+//!   wait for what it finds. The interval is an eighth of the larger of the usual gap between commits and the time waited
+//!   so far, within 50 ms and 2 s, jittered, so that waiting costs a metadata server little and freshness a fraction.
+//! - A name that may be absent is only ever opened, in a directory opened anew; never stat'ed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Reader;
+use crate::env::{Env, Signal};
+use crate::error::Result;
+use crate::id::Step;
+use crate::limits::{DOORBELL_WAIT_MAX, DOORBELL_WAIT_MIN, PROBE_INTERVAL_MAX, PROBE_INTERVAL_MIN};
+use crate::log::doorbell::saying;
+
+/// Who probes, and how fast the log has grown lately.
+#[derive(Debug)]
+pub(super) struct Poller {
+    state: Mutex<State>,
+    probed: Arc<dyn Signal>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    leading: bool,
+    last_probe: Option<Duration>,
+    last_growth: Option<Duration>,
+    gaps: VecDeque<Duration>,
+}
+
+const GAPS: usize = 9;
+
+impl Poller {
+    pub(super) fn new(env: &dyn Env) -> Self {
+        Self { state: Mutex::default(), probed: env.signal() }
+    }
+
+    /// Notes that the log has grown.
+    pub(super) fn grown(&self, now: Duration) {
+        let mut state = self.state.lock();
+        if let Some(last) = state.last_growth.replace(now) {
+            if state.gaps.len() >= GAPS {
+                state.gaps.pop_front();
+            }
+            state.gaps.push_back(now.saturating_sub(last));
+        }
+    }
+}
+
+impl State {
+    fn median_gap(&self) -> Duration {
+        let mut gaps: Vec<Duration> = self.gaps.iter().copied().collect();
+        gaps.sort_unstable();
+        gaps.get(gaps.len() / 2).copied().unwrap_or_default()
+    }
+}
+
+impl Reader {
+    /// Waits a while for `step` to become visible, at most `patience`; whether it has, the horizon says afterwards.
+    /// `waited` is how long the caller has waited so far.
+    pub(super) fn await_growth(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+        if self.log.doorbell.load().is_some() {
+            self.await_doorbell(step, waited, patience)
+        } else {
+            self.await_probe(step, waited, patience)
+        }
+    }
+
+    fn await_doorbell(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+        let known = self.horizon().next_version;
+        let Some(said) = self.log.doorbell.load() else { return Ok(()) };
+        if said == saying(known) {
+            let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
+            self.log.doorbell.wait(&*self.log.storage, said, wait);
+            return self.advance_for(step);
+        }
+        // It says something else than what is known here: more, or an old ring. Look, and if there is nothing, sleep on
+        // that very value.
+        self.advance_for(step)?;
+        if self.horizon().next_version == known {
+            self.log.doorbell.wait(&*self.log.storage, said, DOORBELL_WAIT_MIN.min(patience));
+            return self.advance_for(step);
+        }
+        Ok(())
+    }
+
+    fn await_probe(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+        let env = &*self.log.env;
+        let seen = self.poller.probed.current();
+        let pause = {
+            let mut state = self.poller.state.lock();
+            if state.leading {
+                drop(state);
+                self.poller.probed.wait(seen, Some(patience));
+                return Ok(());
+            }
+            state.leading = true;
+            let interval = state.median_gap().max(waited) / 8;
+            let interval = self.jittered(interval.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX));
+            // An interval after the last probe, whoever made it, not after this call.
+            state.last_probe.map_or(Duration::ZERO, |last| last.saturating_add(interval).saturating_sub(env.now()))
+        };
+        let lead = Lead(&self.poller);
+        env.sleep(pause.min(patience));
+        let advanced = if pause <= patience { self.advance_for(step) } else { Ok(()) };
+        drop(lead);
+        advanced
+    }
+
+    fn jittered(&self, interval: Duration) -> Duration {
+        let mut byte = [0x80];
+        // Without entropy there is no jitter, which costs evenness only.
+        let _ = self.log.env.entropy(&mut byte);
+        let [byte] = byte;
+        interval.mul_f64(0.875 + f64::from(byte) / 1024.0)
+    }
+
+    /// Notes the time of a probe.
+    pub(super) fn probed_now(&self) {
+        self.poller.state.lock().last_probe = Some(self.log.env.now());
+    }
+}
+
+/// The lead in probing; given up also by a panic, so that nobody waits for the dead.
+struct Lead<'p>(&'p Poller);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().leading = false;
+        self.0.probed.notify();
+    }
+}
+
+/// What a wait says while it lasts: at 10 s, 30 s, 1, 2, 5 min, and every 5 min from then on.
+#[derive(Debug)]
+pub(super) struct Patience {
+    next_word: Duration,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { next_word: Duration::from_secs(10) }
+    }
+
+    /// Says what is waited for, if it is time to.
+    pub(super) fn speak(&mut self, reader: &Reader, step: Step, waited: Duration) {
+        if waited < self.next_word {
+            return;
+        }
+        self.next_word = match self.next_word.as_secs() {
+            ..10 => Duration::from_secs(10),
+            10 => Duration::from_secs(30),
+            30 => Duration::from_secs(60),
+            60 => Duration::from_secs(120),
+            120 => Duration::from_secs(300),
+            later => Duration::from_secs(later.saturating_add(300)),
+        };
+        tracing::warn!(
+            %step, seconds = waited.as_secs(), store = %reader.log.path.display(), producers = reader.producers_in_words(),
+            "waiting for a step that isn't published"
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! The window of a consumer: steps that are read and verified ahead, and the thread that does it.
+//!
+//! - What is delivered advances the position, what is read ahead doesn't: a position is delivered steps only.
+//! - The window is bounded in steps and bytes; it always admits one step, however large.
+//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step that it waited
+//!   for; the thread then stays out of its way. While the consumer is away the thread waits and reads for it.
+//! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
+//! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::waiting::Patience;
+use super::{Batch, Horizon, Reader, View, bytes_of};
+use crate::env::Signal;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::Step;
+use crate::limits::{
+    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER, WINDOW_BYTES_DEFAULT,
+    WINDOW_STEPS_DEFAULT,
+};
+use crate::position::Position;
+use crate::share::Share;
+
+/// How a consumer reads ahead and waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerOptions {
+    /// At most this many steps are held ready (default 4); 0 reads nothing ahead.
+    pub window_steps: usize,
+    /// At most this many bytes are held ready (default 256 MiB), or one step, however large.
+    pub window_bytes: u64,
+    /// How long `next_batch` waits for a step that isn't published (default 30 min).
+    pub timeout: Duration,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self {
+            window_steps: WINDOW_STEPS_DEFAULT,
+            window_bytes: WINDOW_BYTES_DEFAULT,
+            timeout: NEXT_BATCH_TIMEOUT,
+        }
+    }
+}
+
+impl ConsumerOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`ConsumerOptions::window_steps`].
+    #[must_use]
+    pub fn window_steps(mut self, steps: usize) -> Self {
+        self.window_steps = steps;
+        self
+    }
+
+    /// Sets [`ConsumerOptions::window_bytes`].
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u64) -> Self {
+        self.window_bytes = bytes;
+        self
+    }
+
+    /// Sets [`ConsumerOptions::timeout`].
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// What [`Consumer::try_next`] found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Next {
+    /// The next batch.
+    Batch(Batch),
+    /// The next step isn't published yet.
+    Pending,
+    /// The stream ends here, on every rank.
+    Closed,
+}
+
+/// One share's reader of a run; see [`Run::consumer`](crate::Run::consumer).
+#[derive(Debug)]
+pub struct Consumer {
+    shared: Arc<Shared>,
+    options: ConsumerOptions,
+    position: Position,
+    started: bool,
+}
+
+/// What a consumer and its thread share.
+#[derive(Debug)]
+struct Shared {
+    reader: Arc<Reader>,
+    view: View,
+    share: Share,
+    window: Mutex<Window>,
+    /// The thread looks again.
+    work: Arc<dyn Signal>,
+    /// The consumer looks again.
+    ready: Arc<dyn Signal>,
+}
+
+#[derive(Debug)]
+struct Window {
+    ready: VecDeque<Result<Batch>>,
+    bytes: u64,
+    /// The next step to be read by whoever comes first.
+    next: Step,
+    /// The thread is reading the step before `next`.
+    loading: bool,
+    /// The consumer is waiting for the log itself.
+    hungry: bool,
+    /// The consumer is gone.
+    stopped: bool,
+    /// The thread has panicked.
+    poisoned: bool,
+}
+
+impl Consumer {
+    pub(crate) fn new(
+        reader: Arc<Reader>,
+        view: View,
+        position: Position,
+        share: Share,
+        options: ConsumerOptions,
+    ) -> Self {
+        let env = Arc::clone(&reader.log.env);
+        let window = Window {
+            ready: VecDeque::new(),
+            bytes: 0,
+            next: position.step,
+            loading: false,
+            hungry: false,
+            stopped: false,
+            poisoned: false,
+        };
+        let (work, ready) = (env.signal(), env.signal());
+        let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), work, ready });
+        Self { shared, options, position, started: false }
+    }
+
+    /// The position of the next step to be delivered: what has been delivered, never what is read ahead.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The share that it reads.
+    pub fn share(&self) -> Share {
+        self.shared.share
+    }
+
+    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the same step on
+    /// every rank.
+    ///
+    /// # Errors
+    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when the share's
+    /// count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position doesn't move.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        self.next_batch_timeout(self.options.timeout)
+    }
+
+    /// As [`Consumer::next_batch`], waiting at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Consumer::next_batch`].
+    pub fn next_batch_timeout(&mut self, timeout: Duration) -> Result<Option<Batch>> {
+        self.start()?;
+        let shared = Arc::clone(&self.shared);
+        let began = shared.reader.log.env.now();
+        let mut patience = Patience::new();
+        loop {
+            match self.poll()? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::Closed => return Ok(None),
+                Next::Pending => {}
+            }
+            let waited = shared.reader.log.env.now().saturating_sub(began);
+            let left = timeout.saturating_sub(waited);
+            if left.is_zero() {
+                let what = format!("waited {} s for a step that isn't published", timeout.as_secs_f64());
+                return Err(self.about(Error::new(ErrorKind::Timeout, what)));
+            }
+            patience.speak(&shared.reader, self.position.step, waited);
+            let hungry = Hungry::new(&shared);
+            let grown = shared.reader.await_growth(self.position.step, waited, left);
+            drop(hungry);
+            grown.map_err(|error| self.about(error))?;
+        }
+    }
+
+    /// The next batch if it is published, without waiting.
+    ///
+    /// # Errors
+    /// As [`Consumer::next_batch`].
+    pub fn try_next(&mut self) -> Result<Next> {
+        self.start()?;
+        match self.poll()? {
+            Next::Pending => {
+                let step = self.position.step;
+                self.shared.reader.advance_for(step).map_err(|error| self.about(error))?;
+                self.poll()
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// One look at what is known, without I/O unless the step is visible and nobody has read it.
+    fn poll(&mut self) -> Result<Next> {
+        let horizon = self.check_history()?;
+        let step = self.position.step;
+        if self.shared.view.end(&horizon).is_some_and(|end| end <= step) {
+            return Ok(Next::Closed);
+        }
+        let taken = match self.take_ready()? {
+            Some(taken) => taken,
+            None if horizon.next_step <= step => return Ok(Next::Pending),
+            None => self.claim_or_await(step)?,
+        };
+        match taken {
+            Ok(batch) => {
+                self.position = batch.position;
+                Ok(Next::Batch(batch))
+            }
+            Err(error) => {
+                // It stays at its turn: the window begins again at this step.
+                let mut window = self.shared.window.lock();
+                window.ready.clear();
+                window.bytes = 0;
+                window.next = step;
+                Err(error)
+            }
+        }
+    }
+
+    /// A change of generation is noticed before the next hand-out (P2).
+    fn check_history(&self) -> Result<Horizon> {
+        let reader = &self.shared.reader;
+        let mut horizon = reader.horizon();
+        if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
+            reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+            horizon = reader.horizon();
+        }
+        if horizon.generation == self.shared.view.generation {
+            return Ok(horizon);
+        }
+        let (was, is) = (self.shared.view.generation, horizon.generation);
+        let what = format!("history was changed: generation {is} has followed {was}; start again from a checkpoint");
+        Err(self.about(Error::new(ErrorKind::Rewound, what)))
+    }
+
+    fn take_ready(&self) -> Result<Option<Result<Batch>>> {
+        let mut window = self.shared.window.lock();
+        if window.poisoned {
+            let what = "the thread that reads ahead has panicked; its message is in the log";
+            return Err(self.about(Error::new(ErrorKind::Io, what)));
+        }
+        let Some(taken) = window.ready.pop_front() else { return Ok(None) };
+        if let Ok(batch) = &taken {
+            window.bytes = window.bytes.saturating_sub(bytes_of(batch));
+        }
+        // Waking the thread costs more than a hand-out; half a window is enough to go on from.
+        let low = window.ready.len().saturating_mul(2) <= self.options.window_steps;
+        drop(window);
+        if low {
+            self.shared.work.notify();
+        }
+        Ok(Some(taken))
+    }
+
+    /// Reads a visible step here and now, unless the thread is at it: then waits for that.
+    fn claim_or_await(&self, step: Step) -> Result<Result<Batch>> {
+        loop {
+            let seen = self.shared.ready.current();
+            if let Some(taken) = self.take_ready()? {
+                return Ok(taken);
+            }
+            let claimed = {
+                let mut window = self.shared.window.lock();
+                let free = !window.loading && window.ready.is_empty();
+                if free {
+                    window.next = step.next();
+                }
+                free
+            };
+            if claimed {
+                // The thread may read on from the step after this one meanwhile.
+                self.shared.work.notify();
+                return Ok(self.shared.load(step));
+            }
+            self.shared.ready.wait(seen, None);
+        }
+    }
+
+    /// Starts the thread, once, and takes the first look at the log.
+    fn start(&mut self) -> Result<()> {
+        if self.started {
+            return Ok(());
+        }
+        self.shared.reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+        if self.options.window_steps > 0 {
+            let (shared, options) = (Arc::clone(&self.shared), self.options);
+            let body = Box::new(move || prefetch(&shared, &options));
+            let env = &self.shared.reader.log.env;
+            env.spawn("batchweave-prefetch", body)
+                .map_err(|error| self.about(Error::io("can't start a thread to read ahead", error)))?;
+        }
+        self.started = true;
+        Ok(())
+    }
+
+    fn about(&self, error: Error) -> Error {
+        error.step(self.position.step).at(&self.shared.reader.log.path)
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.shared.window.lock().stopped = true;
+        self.shared.work.notify();
+    }
+}
+
+impl Iterator for Consumer {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        self.next_batch().transpose()
+    }
+}
+
+impl Shared {
+    fn load(&self, step: Step) -> Result<Batch> {
+        self.reader.load(step, self.share, self.view.generation, true)
+    }
+}
+
+/// Says that the consumer waits for the log itself, as long as it lives.
+struct Hungry<'c>(&'c Shared);
+
+impl<'c> Hungry<'c> {
+    fn new(shared: &'c Shared) -> Self {
+        shared.window.lock().hungry = true;
+        Self(shared)
+    }
+}
+
+impl Drop for Hungry<'_> {
+    fn drop(&mut self) {
+        self.0.window.lock().hungry = false;
+        self.0.work.notify();
+    }
+}
+
+/// Poisons the window if the thread panics.
+struct Alive<'c>(&'c Shared);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        let mut window = self.0.window.lock();
+        window.poisoned |= std::thread::panicking();
+        window.loading = false;
+        drop(window);
+        self.0.ready.notify();
+    }
+}
+
+/// What the thread does next.
+enum Task {
+    Load(Step),
+    AwaitConsumer,
+    AwaitLog(Step),
+    Stop,
+}
+
+fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
+    let _alive = Alive(shared);
+    let mut idle = Duration::ZERO;
+    let mut lingered = false;
+    loop {
+        let seen = shared.work.current();
+        match next_task(shared, options) {
+            Task::Stop => return,
+            Task::Load(step) => {
+                let loaded = shared.load(step);
+                deliver(shared, loaded);
+                (idle, lingered) = (Duration::ZERO, false);
+            }
+            Task::AwaitConsumer => {
+                shared.work.wait(seen, None);
+                lingered = false;
+            }
+            // The consumer may be back at once, and then it waits for itself.
+            Task::AwaitLog(_) if !lingered => lingered = !shared.work.wait(seen, Some(PREFETCH_LINGER)),
+            Task::AwaitLog(step) => {
+                let began = shared.reader.log.env.now();
+                if let Err(error) = shared.reader.await_growth(step, idle, DOORBELL_WAIT_MAX) {
+                    // The consumer meets the same error when it looks, and says so.
+                    tracing::debug!(%error, "reading ahead waits for the consumer");
+                    shared.work.wait(seen, None);
+                }
+                idle = idle.saturating_add(shared.reader.log.env.now().saturating_sub(began));
+            }
+        }
+    }
+}
+
+fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
+    let horizon = shared.reader.horizon();
+    let mut window = shared.window.lock();
+    let step = window.next;
+    let full = window.ready.len() >= options.window_steps
+        || (window.bytes >= options.window_bytes && !window.ready.is_empty());
+    let failed = window.ready.back().is_some_and(Result::is_err);
+    let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
+    if window.stopped {
+        Task::Stop
+    } else if full || failed || ended {
+        Task::AwaitConsumer
+    } else if horizon.next_step > step && horizon.generation == shared.view.generation {
+        window.loading = true;
+        window.next = step.next();
+        Task::Load(step)
+    } else if window.hungry || horizon.generation != shared.view.generation {
+        Task::AwaitConsumer
+    } else {
+        Task::AwaitLog(step)
+    }
+}
+
+fn deliver(shared: &Shared, loaded: Result<Batch>) {
+    let mut window = shared.window.lock();
+    window.loading = false;
+    window.bytes = window.bytes.saturating_add(loaded.as_ref().map_or(0, bytes_of));
+    window.ready.push_back(loaded);
+    drop(window);
+    shared.ready.notify();
+}

@@ -1,0 +1,131 @@
+//! A run: a view of the log from which ranks read the same steps.
+
+use std::sync::Arc;
+
+use crate::consumer::{Consumer, ConsumerOptions, Reader, View};
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::Step;
+use crate::log::tail::Tail;
+use crate::position::Position;
+use crate::share::Share;
+
+/// Where a run starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// The first step that is still retained.
+    Beginning,
+    /// This step.
+    Step(Step),
+    /// A saved position: it is checked that the store still has that history.
+    Position(Position),
+}
+
+impl From<Step> for Start {
+    fn from(step: Step) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<Position> for Start {
+    fn from(position: Position) -> Self {
+        Self::Position(position)
+    }
+}
+
+/// A view of a store at one moment, from which any number of consumers read; see [`Store::run`](crate::Store::run).
+///
+/// All consumers of a run deliver the same steps, each its share, and end at the same step.
+#[derive(Clone, Debug)]
+pub struct Run {
+    reader: Arc<Reader>,
+    view: View,
+    position: Position,
+}
+
+impl Run {
+    pub(crate) fn begin(reader: Arc<Reader>, start: Start) -> Result<Self> {
+        let log = Arc::clone(&reader.log);
+        let mut tail = log.tail.take();
+        tail.refresh(&log);
+        tail.advance(&log)?;
+        let view = View::of(&tail.state);
+        let step = match start {
+            Start::Beginning => tail.state.floor,
+            Start::Step(step) => step,
+            Start::Position(position) => check(&reader, &tail, &position)?,
+        };
+        if step < tail.state.floor {
+            return Err(log.reclaimed(step, &tail));
+        }
+        if step > tail.state.next_step() {
+            let what = format!("the start lies beyond the end of the store, whose next step is {}", tail.state.next_step());
+            return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
+        }
+        let lineage = match start {
+            // At the floor there may be nothing left before it to ask.
+            Start::Position(position) => position.lineage,
+            _ if step == tail.state.floor && step > Step::ZERO => Default::default(),
+            _ => reader.lineage(&tail, step)?,
+        };
+        let position = Position { store: log.identity.uuid, generation: view.generation, step, lineage };
+        drop(tail);
+        Ok(Self { reader, view, position })
+    }
+
+    /// Where it starts.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// A consumer of one share, from the run's start.
+    ///
+    /// A count that divides the store's divisor is good for every step; another is judged step by step.
+    ///
+    /// # Errors
+    /// None today: what a share may not be, [`Share::new`] refuses.
+    pub fn consumer(&self, share: Share) -> Result<Consumer> {
+        self.consumer_with(share, ConsumerOptions::default())
+    }
+
+    /// As [`Run::consumer`], reading ahead and waiting by `options`.
+    ///
+    /// # Errors
+    /// As [`Run::consumer`].
+    pub fn consumer_with(&self, share: Share, options: ConsumerOptions) -> Result<Consumer> {
+        let divisor = self.reader.log.identity.options.divisor;
+        if !divisor.is_multiple_of(share.count()) {
+            tracing::warn!(%share, divisor, "the count of shares doesn't divide the store's divisor: each step is judged by itself");
+        }
+        Ok(Consumer::new(Arc::clone(&self.reader), self.view, self.position, share, options))
+    }
+}
+
+/// Whether a saved position is good in this history; gives its step.
+fn check(reader: &Reader, tail: &Tail, position: &Position) -> Result<Step> {
+    let log = &reader.log;
+    let refuse = |kind, what: String| Error::new(kind, what).step(position.step).at(&log.path);
+    if position.store != log.identity.uuid {
+        let what = format!("the position belongs to store {}, this one is {}", position.store, log.identity.uuid);
+        return Err(refuse(ErrorKind::Invalid, what));
+    }
+    if position.generation > tail.state.generation {
+        let (has, is) = (position.generation, tail.state.generation);
+        return Err(refuse(ErrorKind::Rewound, format!("the position is of generation {has}, the store of {is}")));
+    }
+    if position.step < tail.state.floor {
+        return Err(log.reclaimed(position.step, tail));
+    }
+    if position.step > tail.state.next_step() {
+        let what = format!("the position lies beyond the end of the store, whose next step is {}", tail.state.next_step());
+        return Err(refuse(ErrorKind::Rewound, what));
+    }
+    if position.step > tail.state.floor || position.step == Step::ZERO {
+        let lineage = reader.lineage(tail, position.step)?;
+        if lineage != position.lineage {
+            let what = format!("the store has another history: its lineage is {lineage}, the position's {}", position.lineage);
+            return Err(refuse(ErrorKind::Rewound, what));
+        }
+    }
+    Ok(position.step)
+}
