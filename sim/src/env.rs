@@ -1,8 +1,8 @@
 //! A clock that nobody else moves, entropy out of a seed, and real threads.
 //!
-//! - Time stands still while anyone can run. It moves by [`Seeded::advance`], and when every thread of this `Env`
-//!   waits or sleeps: then to the earliest deadline. So a wait of half an hour takes no time, and times out only if
-//!   nobody was left to end it.
+//! - Time stands still while anyone can run. It moves by [`Seeded::advance`], and when every thread of this
+//!   `Env` waits or sleeps: then to the earliest deadline. So a wait of half an hour takes no time, and times
+//!   out only if nobody was left to end it.
 //! - *Threads of this `Env`*: those it spawned, and the one that uses it from outside, which counts always.
 //! - One thread gives the same entropy and times from the same seed; the order of several is the system's.
 
@@ -171,7 +171,8 @@ impl Env for Seeded {
             let _end = end;
             body();
         };
-        // If there are no more threads, `run` is dropped, and with it `end`, which takes the thread off the count.
+        // If there are no more threads, `run` is dropped, and with it `end`, which takes the thread off the
+        // count.
         let handle = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Box::new(Thread { shared: Arc::clone(&self.shared), number, ended, handle }))
     }

@@ -2,7 +2,6 @@
 //!
 //! - Only for files that are written once, each range: a write of zeros over other bytes would be lost.
 //! - A file's size stays right: of a write of zeros, the last byte is written.
-#![deny(clippy::missing_trait_methods)]
 
 use std::ffi::OsString;
 use std::io;
@@ -26,6 +25,7 @@ impl SkipZeros {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Storage for SkipZeros {
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         match bytes.split_last() {
