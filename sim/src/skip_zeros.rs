@@ -161,7 +161,7 @@ mod tests {
         let root = storage.open_root("/".as_ref()).unwrap();
         let file = storage.create_exclusive(&root, "slice").unwrap();
         let zeros = vec![0; 1 << 20];
-        for at in 0..5 << 10 {
+        for at in (0..5 << 10).rev().step_by(1 << 10) {
             assert_eq!(storage.write_at(&file, &zeros, at << 20).unwrap(), zeros.len());
         }
         assert_eq!(storage.size(&file).unwrap(), 5 << 30);
@@ -170,6 +170,6 @@ mod tests {
         let mut back = [9; 5];
         assert_eq!(storage.read_at(&file, &mut back, (5 << 30) - 2).unwrap(), 5);
         assert_eq!(back, [0, 0, 0, 1, 0]);
-        assert_eq!(below.count(Method::WriteAt), (5 << 10) + 2);
+        assert_eq!(below.count(Method::WriteAt), 5 + 2);
     }
 }
