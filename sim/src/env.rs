@@ -1,8 +1,8 @@
 //! A clock that nobody else moves, entropy out of a seed, and real threads.
 //!
-//! - Time stands still while anyone can run. It moves by [`Seeded::advance`], and when every thread of this `Env`
-//!   waits or sleeps: then to the earliest deadline. So a wait of half an hour takes no time, and times out only if
-//!   nobody was left to end it.
+//! - Time stands still while anyone can run. It moves by [`Seeded::advance`], and when every thread of this
+//!   `Env` waits or sleeps: then to the earliest deadline. So a wait of half an hour takes no time, and times
+//!   out only if nobody was left to end it.
 //! - *Threads of this `Env`*: those it spawned, and the one that uses it from outside, which counts always.
 //! - One thread gives the same entropy and times from the same seed; the order of several is the system's.
 
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave::env::{Env, Signal, Task};
+use batchweave::env::{Env, Signal, Task, Who};
 use parking_lot::{Condvar, Mutex};
 
 /// The wall clock at time zero: in 2026, so that dates look like dates.
@@ -145,6 +145,10 @@ impl Env for Seeded {
         WALL_US_START + self.now().as_micros() as u64
     }
 
+    fn who(&self) -> Who {
+        Who { host: "node".to_owned(), pid: 1, job: String::new() }
+    }
+
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         for piece in bytes.chunks_mut(8) {
@@ -171,7 +175,8 @@ impl Env for Seeded {
             let _end = end;
             body();
         };
-        // If there are no more threads, `run` is dropped, and with it `end`, which takes the thread off the count.
+        // If there are no more threads, `run` is dropped, and with it `end`, which takes the thread off the
+        // count.
         let handle = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Box::new(Thread { shared: Arc::clone(&self.shared), number, ended, handle }))
     }

@@ -1,7 +1,9 @@
 //! Storages that forget, fail and stop where they are told, and the contract that every storage keeps.
 //!
-//! - [`Memory`] is a filesystem that tells what is durable from what is only seen, and can lose the difference.
-//! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by a plan.
+//! - [`Memory`] is a filesystem that tells what is durable from what is only seen, and can lose the
+//!   difference.
+//! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
+//!   a plan.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.
 //! - [`contract::check`] holds a storage to what the engine leans on.

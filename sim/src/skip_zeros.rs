@@ -2,7 +2,6 @@
 //!
 //! - Only for files that are written once, each range: a write of zeros over other bytes would be lost.
 //! - A file's size stays right: of a write of zeros, the last byte is written.
-#![deny(clippy::missing_trait_methods)]
 
 use std::ffi::OsString;
 use std::io;
@@ -26,6 +25,7 @@ impl SkipZeros {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Storage for SkipZeros {
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         match bytes.split_last() {
@@ -161,7 +161,7 @@ mod tests {
         let root = storage.open_root("/".as_ref()).unwrap();
         let file = storage.create_exclusive(&root, "slice").unwrap();
         let zeros = vec![0; 1 << 20];
-        for at in 0..5 << 10 {
+        for at in (0..5 << 10).rev().step_by(1 << 10) {
             assert_eq!(storage.write_at(&file, &zeros, at << 20).unwrap(), zeros.len());
         }
         assert_eq!(storage.size(&file).unwrap(), 5 << 30);
@@ -170,6 +170,6 @@ mod tests {
         let mut back = [9; 5];
         assert_eq!(storage.read_at(&file, &mut back, (5 << 30) - 2).unwrap(), 5);
         assert_eq!(back, [0, 0, 0, 1, 0]);
-        assert_eq!(below.count(Method::WriteAt), (5 << 10) + 2);
+        assert_eq!(below.count(Method::WriteAt), 5 + 2);
     }
 }

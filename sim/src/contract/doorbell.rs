@@ -1,4 +1,5 @@
-//! Properties of the doorbell: a word that is written with `write_at`, seen through a mapping, waited on and woken.
+//! Properties of the doorbell: a word that is written with `write_at`, seen through a mapping, waited on and
+//! woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

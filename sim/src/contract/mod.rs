@@ -1,8 +1,10 @@
 //! What the engine leans on in a storage, each property a function.
 //!
-//! - A property gets an empty directory of its own, and panics with a sentence if the storage doesn't keep it.
+//! - A property gets an empty directory of its own, and panics with a sentence if the storage doesn't keep
+//!   it.
 //! - What a filesystem may lack (hard links, NOREPLACE, mappings, copying inside) is skipped, and said so.
-//! - Nothing here looks at a clock to judge, but that a wake has to come before its wait's timeout of a minute.
+//! - Nothing here looks at a clock to judge, but that a wake has to come before its wait's timeout of a
+//!   minute.
 
 mod bytes;
 mod doorbell;
@@ -30,8 +32,8 @@ struct Ground<'a> {
     dir: Dir,
 }
 
-/// Holds a storage to the contract, in `root`, which is made if it doesn't exist and should be empty. What was tried
-/// is left there.
+/// Holds a storage to the contract, in `root`, which is made if it doesn't exist and should be empty. What
+/// was tried is left there.
 ///
 /// # Panics
 /// If a property isn't kept, with what was done and what came of it.

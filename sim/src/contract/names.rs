@@ -295,6 +295,12 @@ fn syncs_and_questions(ground: &Ground<'_>) -> Verdict {
     storage.sync_dir(dir).expect("sync_dir");
     storage.close(file).expect("close");
     storage.close(ground.open("f")).expect("close of a file that was only read");
+    let shared = ground.open("f");
+    let clone = shared.clone();
+    storage
+        .close(shared)
+        .expect_err("close of a file that a clone holds open would say nothing of its writes (R3)");
+    assert_eq!(ground.read(&clone), b"bytes");
     let space = storage.space(dir).expect("space");
     assert!(space.bytes_free <= space.bytes_total, "more is free than there is: {space:?}");
     assert!(space.bytes_total > 0, "a filesystem of no bytes");

@@ -55,8 +55,8 @@ fn one_renames_a_directory(ground: &Ground<'_>) -> Verdict {
     })
 }
 
-/// Racers go for the name of each round together. The name is then a file that holds its winner's number, or a
-/// directory with such a file of the name `inner`. Who loses has to be told so with one of `lost`.
+/// Racers go for the name of each round together. The name is then a file that holds its winner's number, or
+/// a directory with such a file of the name `inner`. Who loses has to be told so with one of `lost`.
 fn race(
     ground: &Ground<'_>,
     inner: &str,

@@ -4,15 +4,14 @@
 //! - It knows names, so that plans and traces can speak of them: the path under which a handle was opened.
 //! - It makes nothing up: without a plan, everything is what the storage below says.
 //! - A stopped process has no further effect, and no reply of a call that was running reaches it.
-#![deny(clippy::missing_trait_methods)]
 
 mod plan;
+mod stopped;
 #[cfg(test)]
 mod tests;
 mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -27,39 +26,12 @@ use parking_lot::Mutex;
 
 use self::plan::Failure;
 pub use self::plan::{Match, Plan};
+pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
 use crate::errno::{self, error};
 
 /// The newest calls that a trace keeps.
 const TRACE_CALLS_MAX: usize = 1 << 16;
-
-/// Why a call of a stopped process failed.
-#[derive(Clone, Copy, Debug)]
-pub struct Stopped;
-
-impl Stopped {
-    /// Whether an error, or one of its sources, comes from a stopped process.
-    pub fn caused(error: &(dyn Error + 'static)) -> bool {
-        let mut at = Some(error);
-        while let Some(error) = at {
-            // The source of an `io::Error` is what is below the error that it wraps, so look inside by hand.
-            let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-            if error.is::<Self>() || inner.is_some_and(|inner| inner.is::<Self>()) {
-                return true;
-            }
-            at = error.source();
-        }
-        false
-    }
-}
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the plan stopped this process")
-    }
-}
-
-impl Error for Stopped {}
 
 /// A storage whose calls go wrong by a [`Plan`].
 ///
@@ -113,7 +85,8 @@ impl Fault {
         Self { inner, env, record: Mutex::new(record) }
     }
 
-    /// Puts another plan in place; its rules and `nth` count from now on, `stop_at` from the first call of all.
+    /// Puts another plan in place; its rules and `nth` count from now on, `stop_at` from the first call of
+    /// all.
     pub fn set_plan(&self, plan: Plan) {
         self.record.lock().plan = plan;
     }
@@ -145,7 +118,8 @@ impl Fault {
         calls
     }
 
-    /// One call: counted, judged, made unless the plan says otherwise, traced. `make` gets the bytes it may move.
+    /// One call: counted, judged, made unless the plan says otherwise, traced. `make` gets the bytes it may
+    /// move.
     fn call<T>(
         &self,
         method: Method,
@@ -232,6 +206,7 @@ impl<T> Named<T> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Storage for Fault {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let inner =

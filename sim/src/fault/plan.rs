@@ -1,8 +1,8 @@
 //! What goes wrong, and when.
 //!
 //! - Rules count for themselves: `nth` is the n-th call that this rule's method and name fit, from 1.
-//! - Of the rules that fit a call, the first that fails it (or loses its reply) decides; the shortest cut and the sum
-//!   of the delays count besides.
+//! - Of the rules that fit a call, the first that fails it (or loses its reply) decides; the shortest cut and
+//!   the sum of the delays count besides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -134,8 +134,8 @@ impl Plan {
         self.rule(calls, Then::Fail(errno))
     }
 
-    /// These calls have their effect, and then answer with an errno: what `EIO`, `ETIMEDOUT` and `ESTALE` can mean,
-    /// and `EEXIST` of a link that NFS sent twice (R2). A call that fails by itself says what it says.
+    /// These calls have their effect, and then answer with an errno: what `EIO`, `ETIMEDOUT` and `ESTALE` can
+    /// mean, and `EEXIST` of a link that NFS sent twice (R2). A call that fails by itself says what it says.
     #[must_use]
     pub fn lose_reply(self, calls: Match, errno: i32) -> Self {
         self.rule(calls, Then::LoseReply(errno))

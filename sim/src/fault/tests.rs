@@ -1,3 +1,4 @@
+use std::error::Error;
 use std::sync::Arc;
 
 use super::*;

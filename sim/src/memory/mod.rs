@@ -2,7 +2,8 @@
 //!
 //! - Errnos are those of Linux; names are as fresh as on a local disk.
 //! - Handles hold their inode, not its name. After a power cut all of them are dead: `ESTALE`.
-//! - [`Word`]s are live views of the file; `wait` blocks until a `wake`, as futex(2): a write alone wakes nobody.
+//! - [`Word`]s are live views of the file; `wait` blocks until a `wake`, as futex(2): a write alone wakes
+//!   nobody.
 //! - One lock over all: calls are atomic and in one order.
 //! - A mapping is a copy of what the file held; what has its final name doesn't change (R1).
 
@@ -11,13 +12,13 @@ mod power;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod word;
 
-use std::any::Any;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use self::pages::PAGE_BYTES;
 pub use self::power::Unsynced;
 use self::tree::{Body, Id, ROOT, State};
+use self::word::{LiveWord, word_of};
 use crate::errno::{self, error};
 
 /// The capacity unless told: more than any test writes.
@@ -109,8 +111,9 @@ impl Memory {
         self.power_cut_keeping(|_| false);
     }
 
-    /// Cuts the power; of what isn't durable, what `keep` says is left. It is asked in the order of the calls, in the
-    /// same order for the same history, and only for what can still be left given its answers so far.
+    /// Cuts the power; of what isn't durable, what `keep` says is left. It is asked in the order of the
+    /// calls, in the same order for the same history, and only for what can still be left given its answers
+    /// so far.
     pub fn power_cut_keeping(&self, mut keep: impl FnMut(&Unsynced) -> bool) {
         self.shared.state.lock().cut(&mut keep);
         self.shared.woken.notify_all();
@@ -175,21 +178,6 @@ impl Memory {
         let id = self.id(&state, file.get())?;
         Ok((state, id))
     }
-
-    /// The directory above a path's last component, and that.
-    fn walk<'a>(state: &State, path: &'a Path) -> io::Result<(Id, Option<&'a str>)> {
-        let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
-        let mut at = (ROOT, None);
-        for part in parts {
-            let Component::Normal(part) = part else { return Err(error(errno::EINVAL)) };
-            if let (dir, Some(name)) = at {
-                at.0 = state.lookup(dir, name)?;
-                state.directory(at.0)?;
-            }
-            at.1 = Some(part.to_str().ok_or_else(|| error(errno::EINVAL))?);
-        }
-        Ok(at)
-    }
 }
 
 impl Default for Memory {
@@ -207,7 +195,7 @@ impl fmt::Debug for Memory {
 impl Storage for Memory {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let mut state = self.shared.state.lock();
-        let (dir, name) = Self::walk(&state, path)?;
+        let (dir, name) = state.walk(path)?;
         let id = name.map_or(Ok(dir), |name| state.lookup(dir, name))?;
         state.directory(id)?;
         Ok(Dir::new(self.handle(&mut state, id, false)))
@@ -215,7 +203,7 @@ impl Storage for Memory {
 
     fn make_root(&self, path: &Path) -> io::Result<()> {
         let mut state = self.shared.state.lock();
-        let (dir, name) = Self::walk(&state, path)?;
+        let (dir, name) = state.walk(path)?;
         let name = name.ok_or_else(|| error(errno::EEXIST))?;
         state.make(dir, name, "make_dir", Body::directory(dir)).map(drop)
     }
@@ -244,8 +232,14 @@ impl Storage for Memory {
     }
 
     fn close(&self, file: File) -> io::Result<()> {
-        // The handle is dropped after the lock, which its drop takes.
-        self.with_file(&file).map(drop)
+        self.with_file(&file).map(drop)?;
+        match file.into_inner::<Handle>() {
+            Some(_) => Ok(()),
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the file is shared, so this isn't its close",
+            )),
+        }
     }
 
     fn size(&self, file: &File) -> io::Result<u64> {
@@ -412,34 +406,5 @@ fn check_writable(file: &File) -> io::Result<()> {
     match file.get::<Handle>() {
         Some(handle) if handle.writable => Ok(()),
         _ => Err(error(errno::EBADF)),
-    }
-}
-
-fn word_of(state: &mut State, id: Id) -> u32 {
-    let mut bytes = [0; 4];
-    if let Ok(content) = state.file(id) {
-        content.live.read(&mut bytes, 0);
-    }
-    u32::from_le_bytes(bytes)
-}
-
-/// The first 4 bytes of a file, as they are now.
-struct LiveWord(Handle);
-
-impl Word for LiveWord {
-    /// 0 after a power cut: whoever mapped it is dead.
-    fn load(&self) -> u32 {
-        let mut state = self.0.shared.state.lock();
-        if state.epoch == self.0.epoch { word_of(&mut state, self.0.id) } else { 0 }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl fmt::Debug for LiveWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LiveWord")
     }
 }

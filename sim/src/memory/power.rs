@@ -1,9 +1,11 @@
 //! Syncing, and the power cut: which of the unsynced is left.
 //!
 //! - What was synced is always left; what wasn't is left or lost by choice.
-//! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of the same
-//!   name, and of the directories above a rename's target. So `sync_dir` of one side of a rename makes both durable.
-//! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were written.
+//! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of
+//!   the same name, and of the directories above a rename's target. So `sync_dir` of one side of a rename
+//!   makes both durable.
+//! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were
+//!   written.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,8 +55,8 @@ impl State {
         }
     }
 
-    /// Makes a directory's entries durable, and what they need. One pass backwards finds all, since a change needs
-    /// earlier ones only.
+    /// Makes a directory's entries durable, and what they need. One pass backwards finds all, since a change
+    /// needs earlier ones only.
     pub(super) fn sync_dir(&mut self, id: Id) {
         let mut names: BTreeSet<(Id, String)> = BTreeSet::new();
         let mut nodes: BTreeSet<Id> = BTreeSet::new();

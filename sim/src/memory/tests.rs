@@ -325,3 +325,17 @@ fn errnos_of_odd_renames() {
         "link of a directory"
     );
 }
+
+#[test]
+fn a_synced_rename_takes_earlier_changes_of_its_names_along() {
+    let disk = Disk::new();
+    let (a, b) = (disk.dir("a"), disk.dir("b"));
+    disk.put(&a, "y", b"");
+    disk.put(&b, "x", b"");
+    disk.memory.write_back();
+    disk.memory.remove(&b, "x").unwrap();
+    disk.memory.rename(&a, "y", &b, "x").unwrap();
+    disk.memory.sync_dir(&a).unwrap();
+    disk.memory.sync_dir(&b).unwrap();
+    assert_eq!(paths(&disk.cut(|_| false)), "a/ b/ b/x", "the removal came after what replaced it");
+}

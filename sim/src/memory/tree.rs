@@ -1,12 +1,14 @@
 //! Inodes and names: what every node sees now, and beside it what would be left after a power cut.
 //!
-//! - A call changes live entries and live bytes only; [`State::pending`] remembers in order what isn't durable.
+//! - A call changes live entries and live bytes only; [`State::pending`] remembers in order what isn't
+//!   durable.
 //! - One [`Change`] is atomic: a rename is never half there, in memory or after a cut.
 //! - A directory without a live name is removed: nothing can be looked up or made in it.
 //! - A node without names and handles takes no room, but stays while it may come back by a cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::{Component, Path};
 
 use batchweave::storage::Mount;
 
@@ -69,7 +71,8 @@ pub(super) struct Edit {
 pub(super) struct Change {
     pub(super) words: String,
     pub(super) edits: Vec<Edit>,
-    /// Directories without which it can't be durable: those above a rename's target, or the file would be nowhere.
+    /// Directories without which it can't be durable: those above a rename's target, or the file would be
+    /// nowhere.
     pub(super) under: Vec<Id>,
 }
 
@@ -140,6 +143,21 @@ impl State {
 
     pub(super) fn lookup(&self, dir: Id, name: &str) -> io::Result<Id> {
         self.find(dir, name)?.ok_or_else(|| error(errno::ENOENT))
+    }
+
+    /// The directory above a path's last component, and that.
+    pub(super) fn walk<'a>(&self, path: &'a Path) -> io::Result<(Id, Option<&'a str>)> {
+        let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
+        let mut at = (ROOT, None);
+        for part in parts {
+            let Component::Normal(part) = part else { return Err(error(errno::EINVAL)) };
+            if let (dir, Some(name)) = at {
+                at.0 = self.lookup(dir, name)?;
+                self.directory(at.0)?;
+            }
+            at.1 = Some(part.to_str().ok_or_else(|| error(errno::EINVAL))?);
+        }
+        Ok(at)
     }
 
     /// Makes a node under a free name.
@@ -314,7 +332,8 @@ impl State {
         }
     }
 
-    /// Forgets what can't be reached any more, live or after any cut; at a cost in proportion to what was made.
+    /// Forgets what can't be reached any more, live or after any cut; at a cost in proportion to what was
+    /// made.
     fn sweep(&mut self) {
         if self.nodes.len() < 2 * self.swept + SWEEP_SLACK {
             return;
