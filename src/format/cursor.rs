@@ -155,6 +155,14 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
+    /// Ends the reading of an area of fixed size: what is left of it has to be zero.
+    ///
+    /// # Errors
+    /// `Corrupt` when it isn't.
+    pub fn finish_padded(mut self) -> Result<()> {
+        self.zeros(self.bytes.len())
+    }
+
     /// Ends the reading.
     ///
     /// # Errors

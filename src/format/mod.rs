@@ -25,6 +25,9 @@ pub const FORMAT_VERSION: u16 = 1;
 /// The feature bits that this library knows. A store that needs another one is `Unsupported`.
 pub const FEATURES: u64 = 0;
 
+/// Which side of a misfit this is.
+const THIS: &str = concat!("this library, batchweave ", env!("CARGO_PKG_VERSION"), ",");
+
 /// `Corrupt`, saying what is wrong.
 fn corrupt(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Corrupt, what)
@@ -35,7 +38,7 @@ pub(crate) fn check_supported(what: &str, format_version: u16, features: u64) ->
     if format_version != FORMAT_VERSION {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            format!("{what} has format version {format_version}, this library reads {FORMAT_VERSION}"),
+            format!("{what} has format version {format_version}, {THIS} reads {FORMAT_VERSION}"),
         ));
     }
     check_features(what, features)
@@ -48,6 +51,8 @@ pub(crate) fn check_features(what: &str, features: u64) -> Result<(), Error> {
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!("{what} needs the feature bits {features:#x}, this library knows {FEATURES:#x}"),
+        format!(
+            "{what} of format version {FORMAT_VERSION} needs the feature bits {features:#x}, {THIS} knows {FEATURES:#x}"
+        ),
     ))
 }

@@ -89,19 +89,21 @@ pub enum Staged {
 
 /// Reads a staged name; none for any other.
 pub fn parse_staged(name: &OsStr) -> Option<Staged> {
-    let (rest, nonce) = name.to_str()?.rsplit_once('.')?;
+    let text = name.to_str()?;
+    let (rest, nonce) = text.rsplit_once('.')?;
     let nonce = nonce.parse().ok()?;
-    if let Some(kind) = rest.strip_prefix('-') {
-        return Some(Staged::Control { kind: kind.to_owned(), nonce });
-    }
-    let (rest, first) = rest.rsplit_once('.')?;
-    let (producer, incarnation) = rest.rsplit_once('.')?;
-    Some(Staged::Draft {
-        producer: producer.parse().ok()?,
-        incarnation: Incarnation::new(incarnation.parse().ok()?),
-        first: first.parse().ok()?,
-        nonce,
-    })
+    let (staged, again) = if let Some(kind) = rest.strip_prefix('-') {
+        (Staged::Control { kind: kind.to_owned(), nonce }, staged_control(kind, nonce))
+    } else {
+        let (rest, first) = rest.rsplit_once('.')?;
+        let (producer, incarnation) = rest.rsplit_once('.')?;
+        let (producer, incarnation): (Name, Incarnation) = (producer.parse().ok()?, incarnation.parse().ok()?);
+        let first = first.parse().ok()?;
+        let again = staged_draft(&producer, incarnation, first, nonce);
+        (Staged::Draft { producer, incarnation, first, nonce }, again)
+    };
+    // Numbers parse with a sign, leading zeros or in capitals too; only names made here are ours to clean up.
+    (again == text).then_some(staged)
 }
 
 #[cfg(test)]
@@ -131,6 +133,16 @@ mod tests {
         assert_eq!(parse_version("000000000001".as_ref()), None);
         assert_eq!(parse_version("99999999999999999999".as_ref()), None, "beyond 64 bits");
         for name in ["a.1.2", "a.1.2.xyz", "-open", ".a.1.2.00000000000000000000000000000000"] {
+            assert_eq!(parse_staged(name.as_ref()), None, "{name:?}");
+        }
+        let nonce = "000000000000000000000000000000ab";
+        assert!(parse_staged(format!("a.1.2.{nonce}").as_ref()).is_some());
+        for name in [
+            format!("a.+1.2.{nonce}"),
+            format!("a.1.02.{nonce}"),
+            format!("a.1.2.{}", nonce.to_uppercase()),
+            format!("-open.+{}", &nonce[1..]),
+        ] {
             assert_eq!(parse_staged(name.as_ref()), None, "{name:?}");
         }
     }

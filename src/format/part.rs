@@ -3,6 +3,7 @@
 //!
 //! - Offsets in a table are relative to the part, so that a part can be copied into another commit as it is.
 //! - The layout has no freedom: every place follows from the lengths before it, and padding is zero.
+//! - A checksum is of the bytes that are there, also when there are none: an empty item has the checksum of nothing.
 //! - A slice of several blocks of 1 MiB has their checksums right after its bytes (at a multiple of 8).
 //! - An entry is sealed by a checksum seeded with its index, so one entry can be trusted without its table.
 
@@ -26,8 +27,8 @@ pub fn align(offset: u64, align: u64) -> Option<u64> {
     offset.checked_add(mask).map(|end| end & !mask).filter(|end| *end <= COMMIT_BYTES_MAX)
 }
 
-/// Length and checksum of a part's metadata or state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Length and checksum of a part's metadata or state; the default is an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its length in bytes.
     pub length: u32,
@@ -35,8 +36,21 @@ pub struct Item {
     pub checksum: Checksum,
 }
 
-/// What is stored of an attachment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Default for Item {
+    fn default() -> Self {
+        Self { length: 0, checksum: checksum::of(&[]) }
+    }
+}
+
+impl Item {
+    /// Whether it can be: not too long, and an empty one has the checksum of nothing.
+    pub(super) fn is_sound(&self, max: usize) -> bool {
+        self.length as usize <= max && (self.length > 0 || *self == Self::default())
+    }
+}
+
+/// What is stored of an attachment; the default is an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// Bytes in the file.
     pub stored: u64,
@@ -48,8 +62,14 @@ pub struct Attachment {
     pub checksum: Checksum,
 }
 
-/// What a record holds of one part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Default for Attachment {
+    fn default() -> Self {
+        Self { stored: 0, length: 0, codec: Codec::Raw, checksum: checksum::of(&[]) }
+    }
+}
+
+/// What a record holds of one part; the default has no slices and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartDescriptor {
     /// Where the part begins in its commit; a multiple of 4096.
     pub place: u64,
@@ -71,6 +91,23 @@ pub struct PartDescriptor {
     pub samples: u64,
     /// Tokens in all slices, as the producer counted them.
     pub tokens: u64,
+}
+
+impl Default for PartDescriptor {
+    fn default() -> Self {
+        Self {
+            place: 0,
+            slices: 0,
+            table: 0,
+            table_checksum: checksum::of(&[]),
+            attachment: Attachment::default(),
+            metadata: Item::default(),
+            state: Item::default(),
+            bytes: 0,
+            samples: 0,
+            tokens: 0,
+        }
+    }
 }
 
 impl PartDescriptor {
@@ -121,17 +158,20 @@ impl PartDescriptor {
     }
 
     fn check(&self) -> Result<()> {
-        let raw_lies = self.attachment.codec == Codec::Raw && self.attachment.stored != self.attachment.length;
+        let (attachment, none) = (&self.attachment, Attachment::default());
+        let lies = (attachment.codec == Codec::Raw && attachment.stored != attachment.length)
+            || (attachment.stored == 0 && *attachment != none)
+            || (self.slices == 0 && (self.table, self.table_checksum) != (0, none.checksum));
         if self.slices > SLICES_PER_PART_MAX {
             return Err(corrupt(format!("a part has {} slices", self.slices)));
         }
         if self.place % SLICE_ALIGN_BYTES != 0 || self.table % SLICE_ENTRY_BYTES != 0 {
             return Err(corrupt("a part or its table isn't aligned"));
         }
-        if self.metadata.length as usize > METADATA_BYTES_MAX || self.state.length as usize > STATE_BYTES_MAX {
-            return Err(corrupt("a part's metadata or state is too long"));
+        if !self.metadata.is_sound(METADATA_BYTES_MAX) || !self.state.is_sound(STATE_BYTES_MAX) {
+            return Err(corrupt("a part's metadata or state is too long, or empty with the checksum of something"));
         }
-        if raw_lies || self.layout().is_none() {
+        if lies || self.layout().is_none() {
             return Err(corrupt("a part's lengths contradict each other"));
         }
         Ok(())

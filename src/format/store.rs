@@ -66,8 +66,10 @@ impl Identity {
         if !right || bytes.len() != STORE_BYTES {
             return Err(corrupt("STORE's checksum differs"));
         }
-        from.zeros(6)?;
+        // What is reserved here may mean something to who wrote a newer version: that is asked first.
+        let reserved = from.take(6)?;
         super::check_supported("the store", format_version, from.u64()?)?;
+        Reader::new(reserved).zeros(6)?;
         let (uuid, origin) = (StoreUuid::new(from.array()?), StoreUuid::new(from.array()?));
         let options =
             Options::new().divisor(from.u32()?).parts_per_step(from.u32()?).segment_size(from.u32()?).durability(
@@ -135,7 +137,9 @@ mod tests {
     fn a_newer_store_is_unsupported_naming_both_sides() {
         let newer = Identity::decode(&resealed(|bytes| bytes[8] = 2)).unwrap_err();
         assert_eq!(newer.kind(), ErrorKind::Unsupported);
-        assert_eq!(newer.to_string(), "the store has format version 2, this library reads 1");
+        let this = env!("CARGO_PKG_VERSION");
+        let sentence = format!("the store has format version 2, this library, batchweave {this}, reads 1");
+        assert_eq!(newer.to_string(), sentence);
         let feature = Identity::decode(&resealed(|bytes| bytes[16] = 4)).unwrap_err();
         assert_eq!(feature.kind(), ErrorKind::Unsupported);
         assert!(feature.to_string().contains("0x4"), "{feature}");
