@@ -1,7 +1,7 @@
 //! zstd of slices and attachments; the only file that names it.
 //!
-//! - A declared size is a promise that is checked: more or fewer bytes are `Corrupt`, and never more than the declared
-//!   size is kept, so a bomb costs what it declared at most.
+//! - A declared size is a promise that is checked: more or fewer bytes are `Corrupt`, and never more than the
+//!   declared size is kept, so a bomb costs what it declared at most.
 //! - Without the feature `zstd`, compressed items are `Unsupported`, and writers store raw.
 
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
 //! The header block of a commit: identity, what its writer had seen, the record or where it is.
 //!
-//! - The header is 4096 bytes. A record of up to 3584 lies in it; a larger one lies at the end of the file, at a
-//!   multiple of 8, and is in the header by its digest.
-//! - The *record checksum* is XXH3-64 of the whole header block, its own field zero: so it covers the record, and
-//!   through the record every part.
+//! - The header is 4096 bytes. A record of up to 3584 lies in it; a larger one lies at the end of the file,
+//!   at a multiple of 8, and is in the header by its digest.
+//! - The *record checksum* is XXH3-64 of the whole header block, its own field zero: so it covers the record,
+//!   and through the record every part.
 //! - People's fields (time, host, pid, job, library) are never read by replay.
 //! - Nothing is sealed that a reader would refuse: a commit that has its name can't be taken back.
 
@@ -134,7 +134,10 @@ pub struct Sealed {
 pub fn seal(draft: Draft, record: &Record) -> Result<Sealed> {
     let bytes = record.encode();
     let refused = |why: String| {
-        Error::new(ErrorKind::Invalid, format!("a record of kind {} can't be written: {why}", record.kind().word()))
+        Error::new(
+            ErrorKind::Invalid,
+            format!("a record of kind {} can't be written: {why}", record.kind().word()),
+        )
     };
     if Record::decode(record.kind(), &bytes).map_err(|error| refused(error.to_string()))? != *record {
         return Err(refused("a reader would read another one".into()));
@@ -172,8 +175,8 @@ pub fn seal(draft: Draft, record: &Record) -> Result<Sealed> {
 }
 
 impl Header {
-    /// The block, with the record in it if that is inline, and the record checksum. Takes the fields as they are:
-    /// [`seal`] is what makes them agree.
+    /// The block, with the record in it if that is inline, and the record checksum. Takes the fields as they
+    /// are: [`seal`] is what makes them agree.
     pub fn encode(&self, inline: &[u8]) -> (Box<Block>, Checksum) {
         let mut to = Writer::new();
         let flags = if self.required { FLAG_REQUIRED } else { 0 };
@@ -274,7 +277,7 @@ impl Header {
             }
             Place::At { offset, .. } => {
                 offset >= COMMIT_HEADER_BYTES
-                    && offset % RECORD_ALIGN_BYTES == 0
+                    && offset.is_multiple_of(RECORD_ALIGN_BYTES)
                     && self.record_length > INLINE_RECORD_BYTES_MAX as u64
                     && self.record_length <= RECORD_BYTES_MAX
                     && offset.checked_add(self.record_length) == Some(self.length)
@@ -286,18 +289,20 @@ impl Header {
         Err(corrupt("the header's lengths contradict each other"))
     }
 
-    /// Reads the record: from the block, or from `elsewhere`, the file's bytes at its place. None if it is of an
-    /// unknown kind that is optional.
+    /// Reads the record: from the block, or from `elsewhere`, the file's bytes at its place. None if it is of
+    /// an unknown kind that is optional.
     ///
     /// # Errors
-    /// As [`Record::decode`]; `Corrupt` also when the digest or the file's length differs; `Unsupported` if the kind is
-    /// unknown and required.
+    /// As [`Record::decode`]; `Corrupt` also when the length or the digest of the record differs; `Unsupported` if
+    /// the kind is unknown and required.
     pub fn record(&self, block: &Block, elsewhere: &[u8]) -> Result<Option<Record>> {
         let length = usize::try_from(self.record_length).unwrap_or(usize::MAX);
         let mut area = Reader::new(block.get(RECORD_AT..).unwrap_or_default());
         let bytes = match self.place {
             Place::Inline => area.take(length)?,
-            Place::At { digest, .. } if elsewhere.len() == length && checksum::of(elsewhere) == digest => elsewhere,
+            Place::At { digest, .. } if elsewhere.len() == length && checksum::of(elsewhere) == digest => {
+                elsewhere
+            }
             Place::At { .. } => return Err(corrupt("the length or the digest of the record differs")),
         };
         area.finish_padded()?;
@@ -314,8 +319,8 @@ impl Header {
         Error::new(
             ErrorKind::Unsupported,
             format!(
-                "a required record of kind {kind}, format version {version}, written by {library:?}, is unknown: {} reads \
-                 format version {version}, kinds up to {}",
+                "a required record of kind {kind}, format version {version}, written by {library:?}, is unknown: \
+                 {} reads format version {version}, kinds up to {}",
                 super::THIS,
                 Kind::ALL.len()
             ),
@@ -349,7 +354,8 @@ impl People {
         let (wall_us, pid) = (from.u64()?, from.u32()?);
         let mut text = || {
             let length = usize::from(from.u8()?);
-            let text = std::str::from_utf8(from.take(length)?).ok().filter(|_| length <= PEOPLE_TEXT_BYTES_MAX);
+            let text =
+                std::str::from_utf8(from.take(length)?).ok().filter(|_| length <= PEOPLE_TEXT_BYTES_MAX);
             text.map(str::to_owned).ok_or_else(|| corrupt("a text for people isn't one, or is too long"))
         };
         let people = Self { wall_us, pid, host: text()?, job: text()?, library: text()? };

@@ -1,9 +1,9 @@
 //! The index of a complete segment: which commits it has, where its parts are, and the state at its end.
 //!
-//! - Header, then four sections, each right after the one before and with its own checksum in the header: no byte is
-//!   outside a checksum, and the header's own stands for the file.
-//! - Its bytes are a function of the log (no sizes, no offsets of tails, sorted, uncompressed), so racing builders write
-//!   the same file.
+//! - Header, then four sections, each right after the one before and with its own checksum in the header: no
+//!   byte is outside a checksum, and the header's own stands for the file.
+//! - Its bytes are a function of the log (no sizes, no offsets of tails, sorted, uncompressed), so racing
+//!   builders write the same file.
 //! - A section is verified when it is first used; who reads parts never reads producers' states.
 
 use std::ops::Range;
@@ -124,7 +124,8 @@ pub struct Contents {
 impl Contents {
     /// The file's bytes and its header.
     pub fn encode(&self) -> (Vec<u8>, Header) {
-        let sections = [self.encode_versions(), self.encode_parts(), self.state.clone(), self.encode_states()];
+        let sections =
+            [self.encode_versions(), self.encode_parts(), self.state.clone(), self.encode_states()];
         let mut header = Header {
             store: self.store,
             segment: self.segment,
@@ -191,12 +192,12 @@ impl Header {
     /// # Errors
     /// `Corrupt` when it isn't whole or contradicts itself, `Unsupported` when a newer library wrote it.
     pub fn decode(bytes: &[u8; INDEX_HEADER_BYTES]) -> Result<Self> {
-        let mut from = Reader::new(bytes);
+        let (sealed, seal) = bytes.split_at_checked(INDEX_HEADER_BYTES - 8).unwrap_or((bytes, &[]));
+        let mut from = Reader::new(sealed);
         if from.take(MAGIC.len())? != MAGIC {
             return Err(corrupt("the file doesn't begin as an index does"));
         }
         let format_version = from.u16()?;
-        let (sealed, seal) = bytes.split_at_checked(INDEX_HEADER_BYTES - 8).unwrap_or((bytes, &[]));
         if Reader::new(seal).checksum()? != checksum::of(sealed) {
             return Err(corrupt("the checksum of the index's header differs"));
         }
@@ -213,7 +214,7 @@ impl Header {
         for placed in &mut sections {
             *placed = Placed { offset: from.u64()?, length: from.u64()?, checksum: from.checksum()? };
         }
-        from.zeros(INDEX_HEADER_BYTES - 8 - 160)?;
+        from.finish_padded()?;
         let header = Self { store, segment, first_part, versions, parts, sections };
         header.check()?;
         Ok(header)

@@ -1,10 +1,10 @@
 //! Bytes <-> values: everything that lies on disk, and nothing that touches a disk.
 //!
-//! - Decoders take any bytes: they never panic, never allocate beyond a bound of [`crate::limits`], and accept only what
-//!   an encoder could have written, so that encode(decode(bytes)) == bytes.
+//! - Decoders take any bytes: they never panic, never allocate beyond a bound of [`crate::limits`], and
+//!   accept only what an encoder could have written, so that encode(decode(bytes)) == bytes.
 //! - Integers are little-endian; sizes and offsets are 64-bit; only relative names are stored.
-//! - An error is `Corrupt` (not what was written) or `Unsupported` (written by a newer library); the caller adds the
-//!   path and the version.
+//! - An error is `Corrupt` (not what was written) or `Unsupported` (written by a newer library); the caller
+//!   adds the path and the version.
 //!
 //! `docs/format.md` is the byte-exact description.
 
@@ -17,6 +17,15 @@ pub mod names;
 pub mod part;
 pub mod record;
 pub mod store;
+
+#[cfg(test)]
+mod arbitrary;
+#[cfg(test)]
+mod commit_tests;
+#[cfg(test)]
+mod index_tests;
+#[cfg(test)]
+mod record_tests;
 
 use crate::error::{Error, ErrorKind};
 
@@ -52,7 +61,8 @@ pub(crate) fn check_features(what: &str, features: u64) -> Result<(), Error> {
     Err(Error::new(
         ErrorKind::Unsupported,
         format!(
-            "{what} of format version {FORMAT_VERSION} needs the feature bits {features:#x}, {THIS} knows {FEATURES:#x}"
+            "{what} of format version {FORMAT_VERSION} needs the feature bits {features:#x}, \
+             {THIS} knows {FEATURES:#x}"
         ),
     ))
 }

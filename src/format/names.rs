@@ -1,5 +1,5 @@
-//! The names in a store's directory, made and read in one place. All are relative, ASCII and of a fixed width, so that
-//! they sort as their numbers do.
+//! The names in a store's directory, made and read in one place. All are relative, ASCII and of a fixed
+//! width, so that they sort as their numbers do.
 
 use std::ffi::OsStr;
 
@@ -97,7 +97,8 @@ pub fn parse_staged(name: &OsStr) -> Option<Staged> {
     } else {
         let (rest, first) = rest.rsplit_once('.')?;
         let (producer, incarnation) = rest.rsplit_once('.')?;
-        let (producer, incarnation): (Name, Incarnation) = (producer.parse().ok()?, incarnation.parse().ok()?);
+        let (producer, incarnation): (Name, Incarnation) =
+            (producer.parse().ok()?, incarnation.parse().ok()?);
         let first = first.parse().ok()?;
         let again = staged_draft(&producer, incarnation, first, nonce);
         (Staged::Draft { producer, incarnation, first, nonce }, again)
@@ -119,7 +120,8 @@ mod tests {
         let nonce = Nonce::new([0xab; 16]);
         let producer: Name = "a.b-1.2".parse().unwrap();
         let staged = staged_draft(&producer, Incarnation::new(7), Sequence::new(9), nonce);
-        let read = Staged::Draft { producer, incarnation: Incarnation::new(7), first: Sequence::new(9), nonce };
+        let read =
+            Staged::Draft { producer, incarnation: Incarnation::new(7), first: Sequence::new(9), nonce };
         assert_eq!(parse_staged(staged.as_ref()), Some(read));
         let control = Staged::Control { kind: "open".into(), nonce };
         assert_eq!(parse_staged(staged_control("open", nonce).as_ref()), Some(control));
@@ -127,7 +129,9 @@ mod tests {
 
     #[test]
     fn other_names_are_not() {
-        for name in ["", ".", "..", "1", "00000000001", "0000000000001", "+00000000001", "00000000000x", ".probe"] {
+        for name in
+            ["", ".", "..", "1", "00000000001", "0000000000001", "+00000000001", "00000000000x", ".probe"]
+        {
             assert_eq!(parse_segment(name.as_ref()), None, "{name:?}");
         }
         assert_eq!(parse_version("000000000001".as_ref()), None);

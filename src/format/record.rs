@@ -135,7 +135,8 @@ pub struct Rewound {
 /// Drops the newest steps and sets the producers back; self-contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewind {
-    /// The generation that it begins: the next one, except in a repair, which goes above any that it found in the log.
+    /// The generation that it begins: the next one, except in a repair, which goes above any that it found in
+    /// the log.
     pub generation: Generation,
     /// The next step.
     pub step: Step,
@@ -281,9 +282,10 @@ impl Record {
     pub fn payload_end(&self) -> Option<u64> {
         match self {
             Self::Parts(parts) => parts.parts.last().map(PartDescriptor::layout)?.map(|layout| layout.end),
-            Self::Rewind(rewind) => rewind.producers.last().map_or(Some(COMMIT_HEADER_BYTES), |last| {
-                last.place.checked_add(last.state.length.into())
-            }),
+            Self::Rewind(rewind) => rewind
+                .producers
+                .last()
+                .map_or(Some(COMMIT_HEADER_BYTES), |last| last.place.checked_add(last.state.length.into())),
             _ => Some(COMMIT_HEADER_BYTES),
         }
     }
@@ -345,11 +347,9 @@ impl Record {
                 }
                 Self::Turns { last, names, parts_per_turn }
             }
-            Kind::Group => Self::Group {
-                group: from.name()?,
-                last: from.optional_version()?,
-                start: from.u64()?.into(),
-            },
+            Kind::Group => {
+                Self::Group { group: from.name()?, last: from.optional_version()?, start: from.u64()?.into() }
+            }
             Kind::RetireGroup => Self::RetireGroup { group: from.name()?, incarnation: from.u64()?.into() },
             Kind::Checkpoint => Self::Checkpoint(Checkpoint {
                 group: from.name()?,
@@ -365,22 +365,18 @@ impl Record {
                 incarnation: from.u64()?.into(),
                 checkpoint: from.u64()?.into(),
             },
-            Kind::Floor => Self::Floor {
-                step: from.u64()?.into(),
-                lineage: from.checksum()?,
-                bytes_before: from.u64()?,
-            },
+            Kind::Floor => {
+                Self::Floor { step: from.u64()?.into(), lineage: from.checksum()?, bytes_before: from.u64()? }
+            }
             Kind::Rewind => Self::Rewind(decode_rewind(&mut from)?),
             Kind::Skip => Self::Skip {
                 first: from.u64()?.into(),
                 last: from.u64()?.into(),
                 reason: text(from.bytes(REASON_BYTES_MAX)?)?,
             },
-            Kind::Close => Self::Close {
-                step: from.u64()?.into(),
-                closes: from.u64()?,
-                open_step: from.bool()?,
-            },
+            Kind::Close => {
+                Self::Close { step: from.u64()?.into(), closes: from.u64()?, open_step: from.bool()? }
+            }
             Kind::Reopen => Self::Reopen { closes: from.u64()? },
             Kind::Require => Self::Require { features: from.u64()? },
         };

@@ -62,7 +62,8 @@ impl Identity {
         }
         let format_version = from.u16()?;
         let sealed = Reader::new(bytes).take(CHECKSUM_AT)?;
-        let right = Reader::new(bytes.get(CHECKSUM_AT..).unwrap_or_default()).checksum()? == checksum::of(sealed);
+        let right =
+            Reader::new(bytes.get(CHECKSUM_AT..).unwrap_or_default()).checksum()? == checksum::of(sealed);
         if !right || bytes.len() != STORE_BYTES {
             return Err(corrupt("STORE's checksum differs"));
         }
@@ -71,14 +72,15 @@ impl Identity {
         super::check_supported("the store", format_version, from.u64()?)?;
         Reader::new(reserved).zeros(6)?;
         let (uuid, origin) = (StoreUuid::new(from.array()?), StoreUuid::new(from.array()?));
-        let options =
-            Options::new().divisor(from.u32()?).parts_per_step(from.u32()?).segment_size(from.u32()?).durability(
-                match from.u8()? {
-                    0 => Durability::Synced,
-                    1 => Durability::Unsynced,
-                    other => return Err(corrupt(format!("STORE's durability is {other}"))),
-                },
-            );
+        let options = Options::new()
+            .divisor(from.u32()?)
+            .parts_per_step(from.u32()?)
+            .segment_size(from.u32()?)
+            .durability(match from.u8()? {
+                0 => Durability::Synced,
+                1 => Durability::Unsynced,
+                other => return Err(corrupt(format!("STORE's durability is {other}"))),
+            });
         let primitive = match from.u8()? {
             1 => Primitive::Link,
             2 => Primitive::RenameNoreplace,
