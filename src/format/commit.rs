@@ -199,7 +199,7 @@ impl Header {
         for (byte, written) in block.iter_mut().zip(to.into_bytes()) {
             *byte = written;
         }
-        let checksum = checksum::of(block.as_slice());
+        let checksum = record_checksum(&block);
         if let Some(field) = block.get_mut(CHECKSUM_AT..PEOPLE_AT) {
             field.copy_from_slice(&checksum.get().to_le_bytes());
         }
@@ -216,15 +216,10 @@ impl Header {
             return Err(corrupt("the file doesn't begin as a commit does"));
         }
         let format_version = from.u16()?;
-        let (before, after) = block.split_at_checked(CHECKSUM_AT).unwrap_or((block, &[]));
-        let mut after = Reader::new(after);
-        let stated = after.checksum()?;
-        let mut running = checksum::Running::new();
-        running.update(before);
-        running.update(&[0; PEOPLE_AT - CHECKSUM_AT]);
-        running.update(after.take(HEADER - PEOPLE_AT)?);
-        if running.finish() != stated {
-            return Err(corrupt(format!("the header's checksum is {}, not {stated}", running.finish())));
+        let stated = Reader::new(block.get(CHECKSUM_AT..).unwrap_or_default()).checksum()?;
+        let found = record_checksum(block);
+        if found != stated {
+            return Err(corrupt(format!("the header's checksum is {found}, not {stated}")));
         }
         super::check_supported("the commit", format_version, 0)?;
         Ok((Self::decode_fields(&mut from)?, stated))
@@ -293,8 +288,8 @@ impl Header {
     /// an unknown kind that is optional.
     ///
     /// # Errors
-    /// As [`Record::decode`]; `Corrupt` also when the length or the digest of the record differs; `Unsupported` if
-    /// the kind is unknown and required.
+    /// As [`Record::decode`]; `Corrupt` also when the record's length or digest differs; `Unsupported` if the
+    /// kind is unknown and required.
     pub fn record(&self, block: &Block, elsewhere: &[u8]) -> Result<Option<Record>> {
         let length = usize::try_from(self.record_length).unwrap_or(usize::MAX);
         let mut area = Reader::new(block.get(RECORD_AT..).unwrap_or_default());
@@ -319,8 +314,8 @@ impl Header {
         Error::new(
             ErrorKind::Unsupported,
             format!(
-                "a required record of kind {kind}, format version {version}, written by {library:?}, is unknown: \
-                 {} reads format version {version}, kinds up to {}",
+                "a required record of kind {kind}, format version {version}, written by {library:?}, is \
+                 unknown: {} reads format version {version}, kinds up to {}",
                 super::THIS,
                 Kind::ALL.len()
             ),
@@ -362,6 +357,15 @@ impl People {
         from.finish_padded()?;
         Ok(people)
     }
+}
+
+/// Of the whole block, the field that states it zero.
+fn record_checksum(block: &Block) -> Checksum {
+    let mut unsealed = *block;
+    if let Some(field) = unsealed.get_mut(CHECKSUM_AT..PEOPLE_AT) {
+        field.fill(0);
+    }
+    checksum::of(&unsealed)
 }
 
 /// At most 64 bytes of `text`, whole characters.

@@ -306,6 +306,15 @@ fn a_lie_beside_a_record_elsewhere_is_corrupt() {
 }
 
 #[test]
+fn a_record_that_fits_in_does_not_lie_elsewhere() {
+    let known = Header::decode(&seal(plain(), &Record::Reopen { closes: 4 }).unwrap().block).unwrap().0;
+    let bytes = 4u64.to_le_bytes();
+    let place = Place::At { offset: 4096, digest: checksum::of(&bytes) };
+    let block = Header { place, length: 4096 + 8, ..known }.encode(&[]).0;
+    assert_eq!(read(&block, &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
 fn every_kind_has_one_number_for_ever() {
     let numbers: Vec<_> =
         Kind::ALL.iter().map(|kind| (kind.number(), kind.word(), kind.required())).collect();

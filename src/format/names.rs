@@ -109,7 +109,23 @@ pub fn parse_staged(name: &OsStr) -> Option<Staged> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_name_is_refused_or_made_the_same(text in "[-+.0-9a-fx]{0,40}", number in any::<u64>()) {
+            for text in [text, number.to_string()] {
+                if let Some(read) = parse_segment(text.as_ref()) {
+                    prop_assert_eq!(segment(read), &*text);
+                }
+                if let Some(read) = parse_version(text.as_ref()) {
+                    prop_assert_eq!(version(read), &*text);
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_are_read_back() {

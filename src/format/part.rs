@@ -252,8 +252,8 @@ impl SliceEntry {
     /// Reads entry `index` of a table that begins at `table` in its part.
     ///
     /// # Errors
-    /// `Corrupt` when it isn't sealed as that entry or reaches beyond the slices, `Unsupported` for an unknown
-    /// codec.
+    /// `Corrupt` when it isn't sealed as that entry or reaches beyond the slices, `Unsupported` for an
+    /// unknown codec.
     pub fn decode(index: u64, bytes: &[u8; SLICE_ENTRY_BYTES as usize], table: u64) -> Result<Self> {
         let (sealed, seal) = bytes.split_at_checked(ENTRY_SEALED_BYTES).unwrap_or((bytes, &[]));
         if Reader::new(seal).checksum()? != checksum::seeded(index, sealed) {

@@ -95,8 +95,22 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::error::ErrorKind;
+    use crate::format::arbitrary::change;
+
+    proptest! {
+        #[test]
+        fn a_changed_and_resealed_store_is_refused_or_canonical(changes in vec(change(), 1..4)) {
+            let bytes = resealed(|bytes| changes.iter().for_each(|change| change.apply(&mut bytes[8..80])));
+            if let Ok(identity) = Identity::decode(&bytes) {
+                prop_assert_eq!(identity.encode(), bytes);
+            }
+        }
+    }
 
     fn identity() -> Identity {
         Identity {
