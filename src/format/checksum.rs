@@ -47,12 +47,24 @@ impl std::fmt::Debug for Running {
 mod tests {
     use super::*;
 
-    /// Vectors of the XXH3 specification's reference implementation: the format must not move with the crate.
+    /// Vectors of the reference implementation, one for each of its ways by length: the format must not move
+    /// with the crate.
     #[test]
     fn it_is_xxh3_64() {
         assert_eq!(of(b"").get(), 0x2d06_8005_38d3_94c2);
         assert_eq!(of(b"a").get(), 0xe6c6_32b6_1e96_4e1f);
         assert_eq!(of(b"abc").get(), 0x78af_5f94_892f_3950);
+        let bytes: Vec<u8> = (0..5000u32).map(|number| (number % 251) as u8).collect();
+        for (length, sum) in [
+            (8, 0x3a1c_2d7c_85af_88f8),
+            (16, 0x8355_e3a6_f617_70db),
+            (100, 0x004e_4f92_1a64_bd1c),
+            (200, 0xf42a_8864_feaf_0703),
+            (5000, 0xb418_500f_c423_20ee),
+        ] {
+            assert_eq!(of(&bytes[..length]).get(), sum, "{length} bytes");
+        }
+        assert_eq!(seeded(7, &bytes[..56]).get(), 0x7f3a_0587_178f_3617);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! zstd of slices and attachments; the only file that names it.
 //!
-//! - A declared size is a promise that is checked: more or fewer bytes are `Corrupt`, and never more than the declared
-//!   size is kept, so a bomb costs what it declared at most.
+//! - A declared size is a promise that is checked: more or fewer bytes are `Corrupt`, and never more than the
+//!   declared size is kept, so a bomb costs what it declared at most.
 //! - Without the feature `zstd`, compressed items are `Unsupported`, and writers store raw.
 
 use std::io::{self, Write};
@@ -146,6 +146,9 @@ pub fn decompress(_stored: &[u8], length: u64) -> Result<Vec<u8>> {
 
 #[cfg(all(test, feature = "zstd"))]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -172,6 +175,22 @@ mod tests {
         assert!(decompress(&twice, 1000).is_err(), "bytes after the frame");
         assert!(decompress(&frame[..frame.len() - 1], 1000).is_err(), "cut short");
         assert!(decompress(b"not a frame", 11).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_frame_unpacks_to_what_it_declares_or_is_refused(
+            noise in vec(any::<u8>(), 0..200), length in 0..300u64, at in any::<u32>(), new in any::<u8>(),
+        ) {
+            let mut frame = packed(&noise);
+            let at = at as usize % frame.len();
+            frame[at] = new;
+            for stored in [&noise, &frame] {
+                if let Ok(bytes) = decompress(stored, length) {
+                    prop_assert_eq!(bytes.len() as u64, length);
+                }
+            }
+        }
     }
 
     #[test]

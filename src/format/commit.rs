@@ -1,10 +1,11 @@
 //! The header block of a commit: identity, what its writer had seen, the record or where it is.
 //!
-//! - The header is 4096 bytes. A record of up to 3584 lies in it; a larger one lies at the end of the file, at a
-//!   multiple of 8, and is in the header by its digest.
-//! - The *record checksum* is XXH3-64 of the whole header block, its own field zero: so it covers the record, and
-//!   through the record every part.
+//! - The header is 4096 bytes. A record of up to 3584 lies in it; a larger one lies at the end of the file,
+//!   at a multiple of 8, and is in the header by its digest.
+//! - The *record checksum* is XXH3-64 of the whole header block, its own field zero: so it covers the record,
+//!   and through the record every part.
 //! - People's fields (time, host, pid, job, library) are never read by replay.
+//! - Nothing is sealed that a reader would refuse: a commit that has its name can't be taken back.
 
 use super::checksum;
 use super::cursor::{Reader, Writer};
@@ -129,9 +130,18 @@ pub struct Sealed {
 /// Seals a record under a header.
 ///
 /// # Errors
-/// `Invalid` when the record or the file would be too long.
+/// `Invalid` when a reader would refuse the record, or it or the file would be too long.
 pub fn seal(draft: Draft, record: &Record) -> Result<Sealed> {
     let bytes = record.encode();
+    let refused = |why: String| {
+        Error::new(
+            ErrorKind::Invalid,
+            format!("a record of kind {} can't be written: {why}", record.kind().word()),
+        )
+    };
+    if Record::decode(record.kind(), &bytes).map_err(|error| refused(error.to_string()))? != *record {
+        return Err(refused("a reader would read another one".into()));
+    }
     let too_long = || Error::new(ErrorKind::Invalid, "a commit or its record is too long");
     let payload_end = record.payload_end().ok_or_else(too_long)?;
     if bytes.len() as u64 > RECORD_BYTES_MAX {
@@ -159,12 +169,14 @@ pub fn seal(draft: Draft, record: &Record) -> Result<Sealed> {
         record_length: bytes.len() as u64,
         people: draft.people,
     };
+    header.check_record(record).map_err(|error| refused(error.to_string()))?;
     let (block, checksum) = header.encode(if inline { &bytes } else { &[] });
     Ok(Sealed { block, elsewhere: (!inline).then_some((offset, bytes)), checksum, length })
 }
 
 impl Header {
-    /// The block, with the record in it if that is inline, and the record checksum.
+    /// The block, with the record in it if that is inline, and the record checksum. Takes the fields as they
+    /// are: [`seal`] is what makes them agree.
     pub fn encode(&self, inline: &[u8]) -> (Box<Block>, Checksum) {
         let mut to = Writer::new();
         let flags = if self.required { FLAG_REQUIRED } else { 0 };
@@ -182,10 +194,12 @@ impl Header {
             let text = cut(text);
             to.u8(u8::try_from(text.len()).unwrap_or(0)).raw(text.as_bytes());
         }
-        to.pad_to(RECORD_AT).raw(inline).pad_to(HEADER);
-        let bytes = to.into_bytes().into_boxed_slice();
-        let mut block: Box<Block> = bytes.try_into().unwrap_or_else(|_| Box::new([0; HEADER]));
-        let checksum = checksum::of(block.as_slice());
+        to.pad_to(RECORD_AT).raw(inline);
+        let mut block: Box<Block> = Box::new([0; HEADER]);
+        for (byte, written) in block.iter_mut().zip(to.into_bytes()) {
+            *byte = written;
+        }
+        let checksum = record_checksum(&block);
         if let Some(field) = block.get_mut(CHECKSUM_AT..PEOPLE_AT) {
             field.copy_from_slice(&checksum.get().to_le_bytes());
         }
@@ -202,26 +216,21 @@ impl Header {
             return Err(corrupt("the file doesn't begin as a commit does"));
         }
         let format_version = from.u16()?;
-        let (before, after) = block.split_at_checked(CHECKSUM_AT).unwrap_or((block, &[]));
-        let mut after = Reader::new(after);
-        let stated = after.checksum()?;
-        let mut running = checksum::Running::new();
-        running.update(before);
-        running.update(&[0; PEOPLE_AT - CHECKSUM_AT]);
-        running.update(after.take(HEADER - PEOPLE_AT)?);
-        if running.finish() != stated {
-            return Err(corrupt(format!("the header's checksum is {}, not {stated}", running.finish())));
+        let stated = Reader::new(block.get(CHECKSUM_AT..).unwrap_or_default()).checksum()?;
+        let found = record_checksum(block);
+        if found != stated {
+            return Err(corrupt(format!("the header's checksum is {found}, not {stated}")));
         }
         super::check_supported("the commit", format_version, 0)?;
-        let header = Self::decode_fields(&mut from)?;
-        check_features("the commit", header.features)?;
-        Ok((header, stated))
+        Ok((Self::decode_fields(&mut from)?, stated))
     }
 
     fn decode_fields(from: &mut Reader<'_>) -> Result<Self> {
         let kind = from.u16()?;
         let flags = from.u32()?;
         let features = from.u64()?;
+        // A feature may give a meaning to what is refused below, so it is asked first.
+        check_features("the commit", features)?;
         let (store, nonce) = (StoreUuid::new(from.array()?), Nonce::new(from.array()?));
         let generation = from.u64()?.into();
         let (seen_version, seen_checksum) = (from.optional_version()?, from.checksum()?);
@@ -231,7 +240,7 @@ impl Header {
         let attempt_us = from.u32()?;
         from.zeros(4)?;
         from.checksum()?;
-        let people = People::decode(from)?;
+        let people = People::decode(Reader::new(from.take(RECORD_AT - PEOPLE_AT)?))?;
         if flags & !FLAG_REQUIRED != 0 || (seen.is_none() && seen_checksum != Checksum::ZERO) {
             return Err(corrupt("the header contradicts itself"));
         }
@@ -263,6 +272,8 @@ impl Header {
             }
             Place::At { offset, .. } => {
                 offset >= COMMIT_HEADER_BYTES
+                    && offset.is_multiple_of(RECORD_ALIGN_BYTES)
+                    && self.record_length > INLINE_RECORD_BYTES_MAX as u64
                     && self.record_length <= RECORD_BYTES_MAX
                     && offset.checked_add(self.record_length) == Some(self.length)
             }
@@ -273,30 +284,42 @@ impl Header {
         Err(corrupt("the header's lengths contradict each other"))
     }
 
-    /// Reads the record: from the block, or from `elsewhere`, the file's bytes at its place. None if it is of an
-    /// unknown kind that is optional.
+    /// Reads the record: from the block, or from `elsewhere`, the file's bytes at its place. None if it is of
+    /// an unknown kind that is optional.
     ///
     /// # Errors
-    /// As [`Record::decode_numbered`]; `Corrupt` also when the digest or the file's length differs.
+    /// As [`Record::decode`]; `Corrupt` also when the record's length or digest differs; `Unsupported` if the
+    /// kind is unknown and required.
     pub fn record(&self, block: &Block, elsewhere: &[u8]) -> Result<Option<Record>> {
         let length = usize::try_from(self.record_length).unwrap_or(usize::MAX);
+        let mut area = Reader::new(block.get(RECORD_AT..).unwrap_or_default());
         let bytes = match self.place {
-            Place::Inline => {
-                let (bytes, rest) = block
-                    .get(RECORD_AT..)
-                    .and_then(|area| area.split_at_checked(length))
-                    .ok_or_else(|| corrupt("the record is cut short"))?;
-                Reader::new(rest).zeros(rest.len())?;
-                bytes
+            Place::Inline => area.take(length)?,
+            Place::At { digest, .. } if elsewhere.len() == length && checksum::of(elsewhere) == digest => {
+                elsewhere
             }
-            Place::At { digest, .. } if checksum::of(elsewhere) == digest => elsewhere,
-            Place::At { .. } => return Err(corrupt("the digest of the record differs")),
+            Place::At { .. } => return Err(corrupt("the length or the digest of the record differs")),
         };
-        let record = Record::decode_numbered(self.kind, self.required, bytes)?;
-        if let Some(record) = &record {
-            self.check_record(record)?;
-        }
-        Ok(record)
+        area.finish_padded()?;
+        let Some(kind) = self.known_kind() else {
+            return if self.required { Err(self.unknown_kind()) } else { Ok(None) };
+        };
+        let record = Record::decode(kind, bytes)?;
+        self.check_record(&record)?;
+        Ok(Some(record))
+    }
+
+    fn unknown_kind(&self) -> Error {
+        let (kind, version, library) = (self.kind, super::FORMAT_VERSION, &self.people.library);
+        Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "a required record of kind {kind}, format version {version}, written by {library:?}, is \
+                 unknown: {} reads format version {version}, kinds up to {}",
+                super::THIS,
+                Kind::ALL.len()
+            ),
+        )
     }
 
     fn check_record(&self, record: &Record) -> Result<()> {
@@ -305,7 +328,11 @@ impl Header {
             Place::Inline => end == Some(self.length),
             Place::At { offset, .. } => end.and_then(|end| align(end, RECORD_ALIGN_BYTES)) == Some(offset),
         };
-        if right && self.required == record.kind().required() {
+        let onward = match record {
+            Record::Rewind(rewind) => rewind.generation > self.generation,
+            _ => true,
+        };
+        if right && onward && self.required == record.kind().required() {
             return Ok(());
         }
         Err(corrupt("the record doesn't fit its header"))
@@ -318,14 +345,27 @@ impl Header {
 }
 
 impl People {
-    fn decode(from: &mut Reader<'_>) -> Result<Self> {
+    fn decode(mut from: Reader<'_>) -> Result<Self> {
         let (wall_us, pid) = (from.u64()?, from.u32()?);
         let mut text = || -> Result<String> {
-            let length = from.u8()?;
-            Ok(String::from_utf8_lossy(from.take(length.into())?).into_owned())
+            let length = usize::from(from.u8()?);
+            let text =
+                std::str::from_utf8(from.take(length)?).ok().filter(|_| length <= PEOPLE_TEXT_BYTES_MAX);
+            text.map(str::to_owned).ok_or_else(|| corrupt("a text for people isn't one, or is too long"))
         };
-        Ok(Self { wall_us, pid, host: text()?, job: text()?, library: text()? })
+        let people = Self { wall_us, pid, host: text()?, job: text()?, library: text()? };
+        from.finish_padded()?;
+        Ok(people)
     }
+}
+
+/// Of the whole block, the field that states it zero.
+fn record_checksum(block: &Block) -> Checksum {
+    let mut unsealed = *block;
+    if let Some(field) = unsealed.get_mut(CHECKSUM_AT..PEOPLE_AT) {
+        field.fill(0);
+    }
+    checksum::of(&unsealed)
 }
 
 /// At most 64 bytes of `text`, whole characters.

@@ -27,7 +27,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Corrupt` when there are fewer; so for every method here.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(count).ok_or_else(|| corrupt("a record is cut short"))?;
+        let (taken, rest) =
+            self.bytes.split_at_checked(count).ok_or_else(|| corrupt("a record is cut short"))?;
         self.bytes = rest;
         Ok(taken)
     }
@@ -126,8 +127,8 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// A 32-bit count of things that take at least `bytes_each`, at most `max`: one that can't fit is refused before
-    /// anything is allocated for it.
+    /// A 32-bit count of things that take at least `bytes_each`, at most `max`: one that can't fit is refused
+    /// before anything is allocated for it.
     ///
     /// # Errors
     /// `Corrupt` also for such a count.
@@ -153,6 +154,14 @@ impl<'a> Reader<'a> {
     /// Whether all is read.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Ends the reading of an area of fixed size: what is left of it has to be zero.
+    ///
+    /// # Errors
+    /// `Corrupt` when it isn't.
+    pub fn finish_padded(mut self) -> Result<()> {
+        self.zeros(self.bytes.len())
     }
 
     /// Ends the reading.

@@ -1,9 +1,9 @@
 //! The index of a complete segment: which commits it has, where its parts are, and the state at its end.
 //!
-//! - Header, then four sections one after another, each at a multiple of 64, each with its own checksum in the header;
-//!   the header's checksum stands for the file.
-//! - Its bytes are a function of the log (no sizes, no offsets of tails, sorted, uncompressed), so racing builders write
-//!   the same file.
+//! - Header, then four sections, each right after the one before and with its own checksum in the header: no
+//!   byte is outside a checksum, and the header's own stands for the file.
+//! - Its bytes are a function of the log (no sizes, no offsets of tails, sorted, uncompressed), so racing
+//!   builders write the same file.
 //! - A section is verified when it is first used; who reads parts never reads producers' states.
 
 use std::ops::Range;
@@ -11,13 +11,11 @@ use std::ops::Range;
 use super::checksum;
 use super::corrupt;
 use super::cursor::{Reader, Writer};
-use super::part::align;
 use crate::error::Result;
 use crate::id::{Checksum, Name, Nonce, Part, Segment, StoreUuid, Version};
 use crate::limits::{INDEX_BYTES_MAX, PRODUCERS_MAX, STATE_BYTES_MAX};
 
 const MAGIC: &[u8; 8] = b"BWindex\0";
-const SECTION_ALIGN_BYTES: u64 = 64;
 
 /// The size of an index's header in bytes.
 pub const INDEX_HEADER_BYTES: usize = 256;
@@ -126,7 +124,8 @@ pub struct Contents {
 impl Contents {
     /// The file's bytes and its header.
     pub fn encode(&self) -> (Vec<u8>, Header) {
-        let sections = [self.encode_versions(), self.encode_parts(), self.state.clone(), self.encode_states()];
+        let sections =
+            [self.encode_versions(), self.encode_parts(), self.state.clone(), self.encode_states()];
         let mut header = Header {
             store: self.store,
             segment: self.segment,
@@ -138,14 +137,11 @@ impl Contents {
         let mut offset = INDEX_HEADER_BYTES as u64;
         for (placed, bytes) in header.sections.iter_mut().zip(&sections) {
             *placed = Placed { offset, length: bytes.len() as u64, checksum: checksum::of(bytes) };
-            offset = align(offset.saturating_add(placed.length), SECTION_ALIGN_BYTES).unwrap_or(u64::MAX);
+            offset = offset.saturating_add(placed.length);
         }
-        let mut to = Writer::new();
-        to.raw(&header.encode());
-        for (placed, bytes) in header.sections.iter().zip(&sections) {
-            to.pad_to(usize::try_from(placed.offset).unwrap_or(0)).raw(bytes);
-        }
-        (to.into_bytes(), header)
+        let mut bytes = header.encode();
+        sections.iter().for_each(|section| bytes.extend_from_slice(section));
+        (bytes, header)
     }
 
     fn encode_versions(&self) -> Vec<u8> {
@@ -196,17 +192,19 @@ impl Header {
     /// # Errors
     /// `Corrupt` when it isn't whole or contradicts itself, `Unsupported` when a newer library wrote it.
     pub fn decode(bytes: &[u8; INDEX_HEADER_BYTES]) -> Result<Self> {
-        let mut from = Reader::new(bytes);
+        let (sealed, seal) = bytes.split_at_checked(INDEX_HEADER_BYTES - 8).unwrap_or((bytes, &[]));
+        let mut from = Reader::new(sealed);
         if from.take(MAGIC.len())? != MAGIC {
             return Err(corrupt("the file doesn't begin as an index does"));
         }
         let format_version = from.u16()?;
-        let (sealed, seal) = bytes.split_at_checked(INDEX_HEADER_BYTES - 8).unwrap_or((bytes, &[]));
         if Reader::new(seal).checksum()? != checksum::of(sealed) {
             return Err(corrupt("the checksum of the index's header differs"));
         }
-        from.zeros(6)?;
+        // What is reserved here may mean something to who wrote a newer version: that is asked first.
+        let reserved = from.take(6)?;
         super::check_supported("the index", format_version, from.u64()?)?;
+        Reader::new(reserved).zeros(6)?;
         let store = StoreUuid::new(from.array()?);
         let (segment, first_part) = (from.u64()?.into(), from.u64()?.into());
         let versions = from.u32()?;
@@ -216,7 +214,7 @@ impl Header {
         for placed in &mut sections {
             *placed = Placed { offset: from.u64()?, length: from.u64()?, checksum: from.checksum()? };
         }
-        from.zeros(INDEX_HEADER_BYTES - 8 - 160)?;
+        from.finish_padded()?;
         let header = Self { store, segment, first_part, versions, parts, sections };
         header.check()?;
         Ok(header)
@@ -228,12 +226,13 @@ impl Header {
             if offset != Some(placed.offset) {
                 return Err(corrupt("the index's sections aren't one after another"));
             }
-            let end = placed.offset.checked_add(placed.length).filter(|end| *end <= INDEX_BYTES_MAX);
-            offset = end.and_then(|end| align(end, SECTION_ALIGN_BYTES));
+            offset = placed.offset.checked_add(placed.length).filter(|end| *end <= INDEX_BYTES_MAX);
         }
         let [versions, parts, ..] = &self.sections;
         let counted = versions.length == u64::from(self.versions).saturating_mul(VERSION_ENTRY_BYTES as u64)
-            && Some(parts.length) == self.parts.checked_mul(PART_ENTRY_BYTES as u64);
+            && Some(parts.length) == self.parts.checked_mul(PART_ENTRY_BYTES as u64)
+            && self.first_part.get().checked_add(self.parts).is_some()
+            && self.segment.get().checked_mul(self.versions.into()).is_some();
         if counted && offset.is_some() {
             return Ok(());
         }

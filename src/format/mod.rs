@@ -1,10 +1,10 @@
 //! Bytes <-> values: everything that lies on disk, and nothing that touches a disk.
 //!
-//! - Decoders take any bytes: they never panic, never allocate beyond a bound of [`crate::limits`], and accept only what
-//!   an encoder could have written, so that encode(decode(bytes)) == bytes.
+//! - Decoders take any bytes: they never panic, never allocate beyond a bound of [`crate::limits`], and
+//!   accept only what an encoder could have written, so that encode(decode(bytes)) == bytes.
 //! - Integers are little-endian; sizes and offsets are 64-bit; only relative names are stored.
-//! - An error is `Corrupt` (not what was written) or `Unsupported` (written by a newer library); the caller adds the
-//!   path and the version.
+//! - An error is `Corrupt` (not what was written) or `Unsupported` (written by a newer library); the caller
+//!   adds the path and the version.
 //!
 //! `docs/format.md` is the byte-exact description.
 
@@ -18,12 +18,24 @@ pub mod part;
 pub mod record;
 pub mod store;
 
+#[cfg(test)]
+mod arbitrary;
+#[cfg(test)]
+mod commit_tests;
+#[cfg(test)]
+mod index_tests;
+#[cfg(test)]
+mod record_tests;
+
 use crate::error::{Error, ErrorKind};
 
 /// The format version that this library writes, and the only one it reads.
 pub const FORMAT_VERSION: u16 = 1;
 /// The feature bits that this library knows. A store that needs another one is `Unsupported`.
 pub const FEATURES: u64 = 0;
+
+/// Which side of a misfit this is.
+const THIS: &str = concat!("this library, batchweave ", env!("CARGO_PKG_VERSION"), ",");
 
 /// `Corrupt`, saying what is wrong.
 fn corrupt(what: impl Into<String>) -> Error {
@@ -35,7 +47,7 @@ pub(crate) fn check_supported(what: &str, format_version: u16, features: u64) ->
     if format_version != FORMAT_VERSION {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            format!("{what} has format version {format_version}, this library reads {FORMAT_VERSION}"),
+            format!("{what} has format version {format_version}, {THIS} reads {FORMAT_VERSION}"),
         ));
     }
     check_features(what, features)
@@ -48,6 +60,9 @@ pub(crate) fn check_features(what: &str, features: u64) -> Result<(), Error> {
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        format!("{what} needs the feature bits {features:#x}, this library knows {FEATURES:#x}"),
+        format!(
+            "{what} of format version {FORMAT_VERSION} needs the feature bits {features:#x}, \
+             {THIS} knows {FEATURES:#x}"
+        ),
     ))
 }

@@ -1,5 +1,5 @@
-//! The names in a store's directory, made and read in one place. All are relative, ASCII and of a fixed width, so that
-//! they sort as their numbers do.
+//! The names in a store's directory, made and read in one place. All are relative, ASCII and of a fixed
+//! width, so that they sort as their numbers do.
 
 use std::ffi::OsStr;
 
@@ -89,24 +89,43 @@ pub enum Staged {
 
 /// Reads a staged name; none for any other.
 pub fn parse_staged(name: &OsStr) -> Option<Staged> {
-    let (rest, nonce) = name.to_str()?.rsplit_once('.')?;
+    let text = name.to_str()?;
+    let (rest, nonce) = text.rsplit_once('.')?;
     let nonce = nonce.parse().ok()?;
-    if let Some(kind) = rest.strip_prefix('-') {
-        return Some(Staged::Control { kind: kind.to_owned(), nonce });
-    }
-    let (rest, first) = rest.rsplit_once('.')?;
-    let (producer, incarnation) = rest.rsplit_once('.')?;
-    Some(Staged::Draft {
-        producer: producer.parse().ok()?,
-        incarnation: Incarnation::new(incarnation.parse().ok()?),
-        first: first.parse().ok()?,
-        nonce,
-    })
+    let (staged, again) = if let Some(kind) = rest.strip_prefix('-') {
+        (Staged::Control { kind: kind.to_owned(), nonce }, staged_control(kind, nonce))
+    } else {
+        let (rest, first) = rest.rsplit_once('.')?;
+        let (producer, incarnation) = rest.rsplit_once('.')?;
+        let (producer, incarnation): (Name, Incarnation) =
+            (producer.parse().ok()?, incarnation.parse().ok()?);
+        let first = first.parse().ok()?;
+        let again = staged_draft(&producer, incarnation, first, nonce);
+        (Staged::Draft { producer, incarnation, first, nonce }, again)
+    };
+    // Numbers parse with a sign, leading zeros or in capitals too; only names made here are ours to clean up.
+    (again == text).then_some(staged)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_name_is_refused_or_made_the_same(text in "[-+.0-9a-fx]{0,40}", number in any::<u64>()) {
+            for text in [text, number.to_string()] {
+                if let Some(read) = parse_segment(text.as_ref()) {
+                    prop_assert_eq!(segment(read), &*text);
+                }
+                if let Some(read) = parse_version(text.as_ref()) {
+                    prop_assert_eq!(version(read), &*text);
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_are_read_back() {
@@ -117,7 +136,8 @@ mod tests {
         let nonce = Nonce::new([0xab; 16]);
         let producer: Name = "a.b-1.2".parse().unwrap();
         let staged = staged_draft(&producer, Incarnation::new(7), Sequence::new(9), nonce);
-        let read = Staged::Draft { producer, incarnation: Incarnation::new(7), first: Sequence::new(9), nonce };
+        let read =
+            Staged::Draft { producer, incarnation: Incarnation::new(7), first: Sequence::new(9), nonce };
         assert_eq!(parse_staged(staged.as_ref()), Some(read));
         let control = Staged::Control { kind: "open".into(), nonce };
         assert_eq!(parse_staged(staged_control("open", nonce).as_ref()), Some(control));
@@ -125,12 +145,24 @@ mod tests {
 
     #[test]
     fn other_names_are_not() {
-        for name in ["", ".", "..", "1", "00000000001", "0000000000001", "+00000000001", "00000000000x", ".probe"] {
+        for name in
+            ["", ".", "..", "1", "00000000001", "0000000000001", "+00000000001", "00000000000x", ".probe"]
+        {
             assert_eq!(parse_segment(name.as_ref()), None, "{name:?}");
         }
         assert_eq!(parse_version("000000000001".as_ref()), None);
         assert_eq!(parse_version("99999999999999999999".as_ref()), None, "beyond 64 bits");
         for name in ["a.1.2", "a.1.2.xyz", "-open", ".a.1.2.00000000000000000000000000000000"] {
+            assert_eq!(parse_staged(name.as_ref()), None, "{name:?}");
+        }
+        let nonce = "000000000000000000000000000000ab";
+        assert!(parse_staged(format!("a.1.2.{nonce}").as_ref()).is_some());
+        for name in [
+            format!("a.+1.2.{nonce}"),
+            format!("a.1.02.{nonce}"),
+            format!("a.1.2.{}", nonce.to_uppercase()),
+            format!("-open.+{}", &nonce[1..]),
+        ] {
             assert_eq!(parse_staged(name.as_ref()), None, "{name:?}");
         }
     }

@@ -1,8 +1,10 @@
-//! A part: slices, their table, attachment, metadata, state, in this order; the descriptor that a record holds of it, and
-//! the table's entries.
+//! A part: slices, their table, attachment, metadata, state, in this order; the descriptor that a record
+//! holds of it, and the table's entries.
 //!
 //! - Offsets in a table are relative to the part, so that a part can be copied into another commit as it is.
 //! - The layout has no freedom: every place follows from the lengths before it, and padding is zero.
+//! - A checksum is of the bytes that are there, also when there are none: an empty item has the checksum of
+//!   nothing.
 //! - A slice of several blocks of 1 MiB has their checksums right after its bytes (at a multiple of 8).
 //! - An entry is sealed by a checksum seeded with its index, so one entry can be trusted without its table.
 
@@ -26,8 +28,8 @@ pub fn align(offset: u64, align: u64) -> Option<u64> {
     offset.checked_add(mask).map(|end| end & !mask).filter(|end| *end <= COMMIT_BYTES_MAX)
 }
 
-/// Length and checksum of a part's metadata or state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Length and checksum of a part's metadata or state; the default is an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its length in bytes.
     pub length: u32,
@@ -35,8 +37,21 @@ pub struct Item {
     pub checksum: Checksum,
 }
 
-/// What is stored of an attachment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Default for Item {
+    fn default() -> Self {
+        Self { length: 0, checksum: checksum::of(&[]) }
+    }
+}
+
+impl Item {
+    /// Whether it can be: not too long, and an empty one has the checksum of nothing.
+    pub(super) fn is_sound(&self, max: usize) -> bool {
+        self.length as usize <= max && (self.length > 0 || *self == Self::default())
+    }
+}
+
+/// What is stored of an attachment; the default is an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// Bytes in the file.
     pub stored: u64,
@@ -48,8 +63,14 @@ pub struct Attachment {
     pub checksum: Checksum,
 }
 
-/// What a record holds of one part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Default for Attachment {
+    fn default() -> Self {
+        Self { stored: 0, length: 0, codec: Codec::Raw, checksum: checksum::of(&[]) }
+    }
+}
+
+/// What a record holds of one part; the default has no slices and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartDescriptor {
     /// Where the part begins in its commit; a multiple of 4096.
     pub place: u64,
@@ -71,6 +92,23 @@ pub struct PartDescriptor {
     pub samples: u64,
     /// Tokens in all slices, as the producer counted them.
     pub tokens: u64,
+}
+
+impl Default for PartDescriptor {
+    fn default() -> Self {
+        Self {
+            place: 0,
+            slices: 0,
+            table: 0,
+            table_checksum: checksum::of(&[]),
+            attachment: Attachment::default(),
+            metadata: Item::default(),
+            state: Item::default(),
+            bytes: 0,
+            samples: 0,
+            tokens: 0,
+        }
+    }
 }
 
 impl PartDescriptor {
@@ -121,17 +159,22 @@ impl PartDescriptor {
     }
 
     fn check(&self) -> Result<()> {
-        let raw_lies = self.attachment.codec == Codec::Raw && self.attachment.stored != self.attachment.length;
+        let (attachment, none) = (&self.attachment, Attachment::default());
+        let lies = (attachment.codec == Codec::Raw && attachment.stored != attachment.length)
+            || (attachment.stored == 0 && *attachment != none)
+            || (self.slices == 0 && (self.table, self.table_checksum) != (0, none.checksum));
         if self.slices > SLICES_PER_PART_MAX {
             return Err(corrupt(format!("a part has {} slices", self.slices)));
         }
-        if self.place % SLICE_ALIGN_BYTES != 0 || self.table % SLICE_ENTRY_BYTES != 0 {
+        if !self.place.is_multiple_of(SLICE_ALIGN_BYTES) || !self.table.is_multiple_of(SLICE_ENTRY_BYTES) {
             return Err(corrupt("a part or its table isn't aligned"));
         }
-        if self.metadata.length as usize > METADATA_BYTES_MAX || self.state.length as usize > STATE_BYTES_MAX {
-            return Err(corrupt("a part's metadata or state is too long"));
+        if !self.metadata.is_sound(METADATA_BYTES_MAX) || !self.state.is_sound(STATE_BYTES_MAX) {
+            return Err(corrupt(
+                "a part's metadata or state is too long, or empty with the checksum of something",
+            ));
         }
-        if raw_lies || self.layout().is_none() {
+        if lies || self.layout().is_none() {
             return Err(corrupt("a part's lengths contradict each other"));
         }
         Ok(())
@@ -209,7 +252,8 @@ impl SliceEntry {
     /// Reads entry `index` of a table that begins at `table` in its part.
     ///
     /// # Errors
-    /// `Corrupt` when it isn't sealed as that entry or reaches beyond the slices, `Unsupported` for an unknown codec.
+    /// `Corrupt` when it isn't sealed as that entry or reaches beyond the slices, `Unsupported` for an
+    /// unknown codec.
     pub fn decode(index: u64, bytes: &[u8; SLICE_ENTRY_BYTES as usize], table: u64) -> Result<Self> {
         let (sealed, seal) = bytes.split_at_checked(ENTRY_SEALED_BYTES).unwrap_or((bytes, &[]));
         if Reader::new(seal).checksum()? != checksum::seeded(index, sealed) {
@@ -227,7 +271,10 @@ impl SliceEntry {
         reader.zeros(7)?;
         reader.finish()?;
         let raw_lies = entry.codec == Codec::Raw && entry.stored != entry.length;
-        if raw_lies || entry.offset % SLICE_ALIGN_BYTES != 0 || entry.end().is_none_or(|end| end > table) {
+        if raw_lies
+            || !entry.offset.is_multiple_of(SLICE_ALIGN_BYTES)
+            || entry.end().is_none_or(|end| end > table)
+        {
             return Err(corrupt(format!("the entry of slice {index} contradicts itself")));
         }
         Ok(entry)
@@ -265,7 +312,9 @@ impl SliceEntry {
 pub fn listed_checksum(list: &[u8], index: u64) -> Result<Checksum> {
     let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(8));
     let bytes = start.and_then(|start| list.get(start..)?.first_chunk());
-    bytes.map(|bytes| Checksum::new(u64::from_le_bytes(*bytes))).ok_or_else(|| corrupt("a block has no checksum"))
+    bytes
+        .map(|bytes| Checksum::new(u64::from_le_bytes(*bytes)))
+        .ok_or_else(|| corrupt("a block has no checksum"))
 }
 
 #[cfg(test)]
@@ -295,7 +344,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_are_read_back_at_their_index_only(entry in entry(), index in any::<u64>(), other in any::<u64>()) {
+        fn entries_are_read_back_at_their_index_only(
+            entry in entry(), index in any::<u64>(), other in any::<u64>(),
+        ) {
             let bytes = encoded(&entry, index);
             prop_assert_eq!(SliceEntry::decode(index, &bytes, u64::MAX).unwrap(), entry);
             prop_assert_eq!(SliceEntry::decode(other, &bytes, u64::MAX).is_ok(), other == index);
@@ -334,6 +385,23 @@ mod tests {
             PartDescriptor { slices: u64::MAX / 2, ..Default::default() },
         ] {
             assert_eq!(part.layout(), None);
+        }
+    }
+
+    /// The cost in metadata doesn't depend on how many slices there are, nor on which one it is.
+    #[test]
+    fn a_slice_of_8_costs_what_one_of_65536_does() {
+        let entry = SliceEntry { stored: 5 << 20, length: 5 << 20, ..Default::default() };
+        for (slices, index) in [(8u64, 0u64), (8, 7), (65_536, 0), (65_536, 65_535)] {
+            let mut writer = Writer::new();
+            entry.encode(index, &mut writer);
+            assert_eq!(writer.len() as u64, SLICE_ENTRY_BYTES);
+            let part = PartDescriptor { place: 4096, slices, table: 64, ..Default::default() };
+            let layout = part.layout().unwrap();
+            assert_eq!(layout.attachment - layout.table, slices * SLICE_ENTRY_BYTES);
+            assert_eq!(layout.end, layout.attachment);
+            part.encode(&mut writer);
+            assert_eq!(writer.len(), SLICE_ENTRY_BYTES as usize + PartDescriptor::BYTES);
         }
     }
 

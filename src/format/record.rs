@@ -7,8 +7,8 @@
 use super::corrupt;
 use super::cursor::{Reader, Writer};
 use super::part::{Item, PartDescriptor, align};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{Checksum, Incarnation, Name, Sequence, Step, Version};
+use crate::error::Result;
+use crate::id::{Checksum, Generation, Incarnation, Name, Sequence, Step, Version};
 use crate::limits::{
     COMMIT_HEADER_BYTES, METADATA_BYTES_MAX, PARTS_PER_COMMIT_MAX, PRODUCERS_MAX, REASON_BYTES_MAX,
     SLICE_ALIGN_BYTES, STATE_BYTES_MAX,
@@ -135,6 +135,9 @@ pub struct Rewound {
 /// Drops the newest steps and sets the producers back; self-contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewind {
+    /// The generation that it begins: the next one, except in a repair, which goes above any that it found in
+    /// the log.
+    pub generation: Generation,
     /// The next step.
     pub step: Step,
     /// The position's lineage at that step.
@@ -279,9 +282,10 @@ impl Record {
     pub fn payload_end(&self) -> Option<u64> {
         match self {
             Self::Parts(parts) => parts.parts.last().map(PartDescriptor::layout)?.map(|layout| layout.end),
-            Self::Rewind(rewind) => rewind.producers.last().map_or(Some(COMMIT_HEADER_BYTES), |last| {
-                last.place.checked_add(last.state.length.into())
-            }),
+            Self::Rewind(rewind) => rewind
+                .producers
+                .last()
+                .map_or(Some(COMMIT_HEADER_BYTES), |last| last.place.checked_add(last.state.length.into())),
             _ => Some(COMMIT_HEADER_BYTES),
         }
     }
@@ -337,14 +341,15 @@ impl Record {
             Kind::Turns => {
                 let (last, parts_per_turn) = (from.optional_version()?, from.u32()?);
                 let count = from.count(2, PRODUCERS_MAX)?;
-                let names = (0..count).map(|_| from.name()).collect::<Result<_>>()?;
+                let names: Vec<_> = (0..count).map(|_| from.name()).collect::<Result<_>>()?;
+                if parts_per_turn == 0 && !names.is_empty() {
+                    return Err(corrupt("a ring of turns without parts would turn for ever"));
+                }
                 Self::Turns { last, names, parts_per_turn }
             }
-            Kind::Group => Self::Group {
-                group: from.name()?,
-                last: from.optional_version()?,
-                start: from.u64()?.into(),
-            },
+            Kind::Group => {
+                Self::Group { group: from.name()?, last: from.optional_version()?, start: from.u64()?.into() }
+            }
             Kind::RetireGroup => Self::RetireGroup { group: from.name()?, incarnation: from.u64()?.into() },
             Kind::Checkpoint => Self::Checkpoint(Checkpoint {
                 group: from.name()?,
@@ -360,45 +365,23 @@ impl Record {
                 incarnation: from.u64()?.into(),
                 checkpoint: from.u64()?.into(),
             },
-            Kind::Floor => Self::Floor {
-                step: from.u64()?.into(),
-                lineage: from.checksum()?,
-                bytes_before: from.u64()?,
-            },
+            Kind::Floor => {
+                Self::Floor { step: from.u64()?.into(), lineage: from.checksum()?, bytes_before: from.u64()? }
+            }
             Kind::Rewind => Self::Rewind(decode_rewind(&mut from)?),
             Kind::Skip => Self::Skip {
                 first: from.u64()?.into(),
                 last: from.u64()?.into(),
                 reason: text(from.bytes(REASON_BYTES_MAX)?)?,
             },
-            Kind::Close => Self::Close {
-                step: from.u64()?.into(),
-                closes: from.u64()?,
-                open_step: from.bool()?,
-            },
+            Kind::Close => {
+                Self::Close { step: from.u64()?.into(), closes: from.u64()?, open_step: from.bool()? }
+            }
             Kind::Reopen => Self::Reopen { closes: from.u64()? },
             Kind::Require => Self::Require { features: from.u64()? },
         };
         from.finish()?;
         Ok(record)
-    }
-
-    /// Reads a record whose kind is only a number: none if it is unknown and optional.
-    ///
-    /// # Errors
-    /// As [`Record::decode`]; `Unsupported` if it is unknown and required.
-    pub fn decode_numbered(number: u16, required: bool, bytes: &[u8]) -> Result<Option<Self>> {
-        match Kind::from_number(number) {
-            Some(kind) => Self::decode(kind, bytes).map(Some),
-            None if !required => Ok(None),
-            None => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "a record of kind {number} is required and unknown to this library, which reads format version {}",
-                    super::FORMAT_VERSION
-                ),
-            )),
-        }
     }
 }
 
@@ -411,7 +394,8 @@ fn encode_parts<'w>(parts: &Parts, to: &'w mut Writer) -> &'w mut Writer {
 }
 
 fn decode_parts(from: &mut Reader<'_>) -> Result<Parts> {
-    let (producer, incarnation, first) = (from.name()?, from.u64()?.into(), from.u64()?.into());
+    let (producer, incarnation) = (from.name()?, from.u64()?.into());
+    let first = Sequence::new(from.u64()?);
     let count = from.count(PartDescriptor::BYTES, PARTS_PER_COMMIT_MAX)?;
     let parts = (0..count).map(|_| PartDescriptor::decode(from)).collect::<Result<Vec<_>>>()?;
     let mut place = Some(COMMIT_HEADER_BYTES);
@@ -421,15 +405,15 @@ fn decode_parts(from: &mut Reader<'_>) -> Result<Parts> {
         }
         place = part.layout().and_then(|layout| align(layout.end, SLICE_ALIGN_BYTES));
     }
-    if parts.is_empty() {
-        return Err(corrupt("a record of parts has none"));
+    if parts.is_empty() || first.get().checked_add(parts.len() as u64).is_none() {
+        return Err(corrupt("a record of parts has none, or no sequence for them"));
     }
     Ok(Parts { producer, incarnation, first, parts })
 }
 
 fn encode_rewind<'w>(rewind: &Rewind, to: &'w mut Writer) -> &'w mut Writer {
-    to.u64(rewind.step.get()).checksum(rewind.lineage).u64(rewind.bytes_before).bool(rewind.many_groups);
-    to.bool(rewind.turn.is_some());
+    to.u64(rewind.generation.get()).u64(rewind.step.get()).checksum(rewind.lineage).u64(rewind.bytes_before);
+    to.bool(rewind.many_groups).bool(rewind.turn.is_some());
     let (member, left) = rewind.turn.unwrap_or_default();
     to.u32(member).u32(left).count(rewind.producers.len());
     for one in &rewind.producers {
@@ -440,6 +424,7 @@ fn encode_rewind<'w>(rewind: &Rewind, to: &'w mut Writer) -> &'w mut Writer {
 }
 
 fn decode_rewind(from: &mut Reader<'_>) -> Result<Rewind> {
+    let generation = from.u64()?.into();
     let (step, lineage, bytes_before) = (from.u64()?.into(), from.checksum()?, from.u64()?);
     let many_groups = from.bool()?;
     let (has_turn, member, left) = (from.bool()?, from.u32()?, from.u32()?);
@@ -459,7 +444,7 @@ fn decode_rewind(from: &mut Reader<'_>) -> Result<Rewind> {
             place: from.u64()?,
             state: Item { length: from.u32()?, checksum: from.checksum()? },
         };
-        if one.place != place || one.state.length as usize > STATE_BYTES_MAX {
+        if one.place != place || !one.state.is_sound(STATE_BYTES_MAX) {
             return Err(corrupt("a rewind's states contradict each other"));
         }
         if producers.last().is_some_and(|last| last.producer >= one.producer) {
@@ -468,7 +453,7 @@ fn decode_rewind(from: &mut Reader<'_>) -> Result<Rewind> {
         place = place.saturating_add(one.state.length.into());
         producers.push(one);
     }
-    Ok(Rewind { step, lineage, bytes_before, many_groups, turn, producers })
+    Ok(Rewind { generation, step, lineage, bytes_before, many_groups, turn, producers })
 }
 
 fn text(bytes: &[u8]) -> Result<String> {
