@@ -152,7 +152,10 @@ impl Signal for EventCount {
     }
 
     fn wait(&self, seen: u64, timeout: Option<Duration>) -> bool {
-        #[expect(clippy::disallowed_methods, reason = "a deadline, so that a spurious wake-up doesn't prolong it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a deadline, so that a spurious wake-up doesn't prolong it"
+        )]
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut count = self.count.lock();
         while *count == seen {

@@ -39,17 +39,17 @@ pub mod storage;
 #[cfg(not(feature = "internals"))]
 mod storage;
 
+pub use consumer::{Batch, Consumer, ConsumerOptions, Location, Next, Slice};
 pub use error::{Error, ErrorKind, Result};
+pub use format::part::Counts;
 pub use id::{
     Checksum, Generation, Incarnation, Name, Nonce, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
-pub use format::part::Counts;
 pub use run::{Run, Start};
 pub use share::Share;
 pub use stats::Stats;
-pub use store::{Info, ProducerInfo, Store};
-pub use consumer::{Batch, Consumer, ConsumerOptions, Location, Next, Slice};
-pub use storage::Calls;
+pub use storage::{Attempt, Calls, Finding, Mount, Report};
+pub use store::{Info, ProducerInfo, Store, doctor};

@@ -59,7 +59,10 @@ impl Run {
             return Err(log.reclaimed(step, &tail));
         }
         if step > tail.state.next_step() {
-            let what = format!("the start lies beyond the end of the store, whose next step is {}", tail.state.next_step());
+            let what = format!(
+                "the start lies beyond the end of the store, whose next step is {}",
+                tail.state.next_step()
+            );
             return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
         }
         let lineage = match start {
@@ -106,24 +109,34 @@ fn check(reader: &Reader, tail: &Tail, position: &Position) -> Result<Step> {
     let log = &reader.log;
     let refuse = |kind, what: String| Error::new(kind, what).step(position.step).at(&log.path);
     if position.store != log.identity.uuid {
-        let what = format!("the position belongs to store {}, this one is {}", position.store, log.identity.uuid);
+        let what =
+            format!("the position belongs to store {}, this one is {}", position.store, log.identity.uuid);
         return Err(refuse(ErrorKind::Invalid, what));
     }
     if position.generation > tail.state.generation {
         let (has, is) = (position.generation, tail.state.generation);
-        return Err(refuse(ErrorKind::Rewound, format!("the position is of generation {has}, the store of {is}")));
+        return Err(refuse(
+            ErrorKind::Rewound,
+            format!("the position is of generation {has}, the store of {is}"),
+        ));
     }
     if position.step < tail.state.floor {
         return Err(log.reclaimed(position.step, tail));
     }
     if position.step > tail.state.next_step() {
-        let what = format!("the position lies beyond the end of the store, whose next step is {}", tail.state.next_step());
+        let what = format!(
+            "the position lies beyond the end of the store, whose next step is {}",
+            tail.state.next_step()
+        );
         return Err(refuse(ErrorKind::Rewound, what));
     }
     if position.step > tail.state.floor || position.step == Step::ZERO {
         let lineage = reader.lineage(tail, position.step)?;
         if lineage != position.lineage {
-            let what = format!("the store has another history: its lineage is {lineage}, the position's {}", position.lineage);
+            let what = format!(
+                "the store has another history: its lineage is {lineage}, the position's {}",
+                position.lineage
+            );
             return Err(refuse(ErrorKind::Rewound, what));
         }
     }

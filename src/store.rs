@@ -22,7 +22,7 @@ use crate::producer::Producer;
 use crate::run::{Run, Start};
 use crate::share::Share;
 use crate::stats::Stats;
-use crate::storage::{Counting, Posix, Storage};
+use crate::storage::{Counting, Posix, Report, Storage, probe};
 
 /// A store: one root directory, one ordered stream of global batches.
 ///
@@ -115,7 +115,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open_or_create`].
-    pub fn open_or_create_with(path: impl AsRef<Path>, options: Options, settings: &Settings) -> Result<Self> {
+    pub fn open_or_create_with(
+        path: impl AsRef<Path>,
+        options: Options,
+        settings: &Settings,
+    ) -> Result<Self> {
         let (seams, counting) = system();
         let (log, _) = create::open_or_create(path.as_ref(), &options, &seams, settings)?;
         Ok(Self::new(log, counting))
@@ -183,7 +187,12 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     #[cfg(feature = "internals")]
-    pub fn open_on(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings: &Settings) -> Result<Self> {
+    pub fn open_on(
+        path: &Path,
+        storage: Arc<dyn Storage>,
+        env: Arc<dyn Env>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let (seams, counting) = counted(storage, env);
         Self::look(path, &seams, counting, settings)
     }
@@ -205,13 +214,9 @@ impl Store {
         Ok(Self::new(log, counting))
     }
 
-    /// The log of this handle, for tests that look below the surface.
+    /// The log of this handle, for what looks below the surface.
     #[cfg(feature = "internals")]
-    pub fn log(&self) -> &Arc<Log> {
-        &self.reader.log
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<Log> {
+    pub fn inner(&self) -> &Arc<Log> {
         &self.reader.log
     }
 
@@ -360,6 +365,22 @@ impl Store {
     pub fn stats(&self) -> Stats {
         Stats::of(&self.counting, &self.reader.pool)
     }
+}
+
+/// Looks at the mount of a directory: what it can do, what it is like, whether a store may live there.
+///
+/// Everything happens in a private directory inside, which is removed again.
+///
+/// # Errors
+/// `Invalid` when there is no such directory; `Io`.
+pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> {
+    let path = directory.as_ref();
+    let (seams, _) = system();
+    let dir = seams
+        .storage
+        .open_root(path)
+        .map_err(|error| Error::io("can't open the directory", error).at(path))?;
+    probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 
 fn system() -> (Seams, Arc<Counting>) {

@@ -60,7 +60,9 @@ fn sync(log: &Log, dir: &Dir, name: &str) -> Result<()> {
     if !log.is_synced() {
         return Ok(());
     }
-    log.storage.sync_dir(dir).map_err(|error| Error::io("can't sync a directory", error).at(log.path_of([name])))
+    log.storage
+        .sync_dir(dir)
+        .map_err(|error| Error::io("can't sync a directory", error).at(log.path_of([name])))
 }
 
 fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool> {
@@ -95,14 +97,24 @@ fn discard_unless_moved(log: &Log, stage: &Dir, staged: &str) {
 
 /// Racing builders write the same bytes, so whoever comes second compares headers and is done. The same index may be
 /// linked twice over any error: it is a function of the log.
-fn put_staged(log: &Log, stage: &Dir, staged: &str, indexes: &Dir, name: &str, header: &Header) -> Result<()> {
+fn put_staged(
+    log: &Log,
+    stage: &Dir,
+    staged: &str,
+    indexes: &Dir,
+    name: &str,
+    header: &Header,
+) -> Result<()> {
     let at = || log.path_of([names::INDEX, name]);
     let mut failure = None;
     for _ in 0..PUT_ATTEMPTS_MAX {
         let Err(error) = put::put(&*log.storage, log.identity.primitive, stage, staged, indexes, name) else {
             return Ok(());
         };
-        let afresh = log.storage.open_dir(&log.root, names::INDEX).map_err(|error| Error::io("can't look for an index", error));
+        let afresh = log
+            .storage
+            .open_dir(&log.root, names::INDEX)
+            .map_err(|error| Error::io("can't look for an index", error));
         match afresh.and_then(|indexes| header_of(log, &indexes, name)) {
             Ok(Some(found)) if found == *header => return Ok(()),
             Ok(Some(_)) => {
@@ -122,7 +134,9 @@ fn header_of(log: &Log, indexes: &Dir, name: &str) -> Result<Option<Header>> {
     let file = match log.storage.open(indexes, name, Access::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io("can't open an index", error).at(log.path_of([names::INDEX, name]))),
+        Err(error) => {
+            return Err(Error::io("can't open an index", error).at(log.path_of([names::INDEX, name])));
+        }
     };
     let mut bytes = [0; INDEX_HEADER_BYTES];
     read_exact_at(&*log.storage, &file, &mut bytes, 0)
@@ -138,7 +152,8 @@ fn prune_marks(log: &Log, newest: Segment) -> Result<()> {
         return Ok(());
     }
     let (dir, segments) = marks::list(log)?;
-    for old in segments.into_iter().filter(|segment| segment.get().saturating_add(MARKS_KEPT) <= newest.get()) {
+    for old in segments.into_iter().filter(|segment| segment.get().saturating_add(MARKS_KEPT) <= newest.get())
+    {
         match log.storage.remove(&dir, &names::segment(old)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::debug!(%error, segment = %old, "an old mark stays");

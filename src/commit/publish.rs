@@ -30,7 +30,8 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
     let name = names::version(version);
     let mut unknown = None;
     for _ in 0..PUT_ATTEMPTS_MAX {
-        let error = match put::put(&*log.storage, log.identity.primitive, stage, &staged.name, segment, &name) {
+        let error = match put::put(&*log.storage, log.identity.primitive, stage, &staged.name, segment, &name)
+        {
             Ok(()) => return Put::Won,
             Err(error) => error,
         };
@@ -50,10 +51,14 @@ fn describe(log: &Log, error: io::Error, version: Version) -> Error {
     let primitive = log.identity.primitive;
     let refused = matches!(error.raw_os_error(), Some(EPERM | EXDEV));
     let described = if refused {
-        let what = format!("the mount refuses the {primitive} between directories that it allowed at creation");
+        let what =
+            format!("the mount refuses the {primitive} between directories that it allowed at creation");
         Error::new(ErrorKind::Unsupported, what).caused_by(error)
     } else {
-        Error::io(format!("the {primitive} failed and the version is absent; whether it comes is unknown"), error)
+        Error::io(
+            format!("the {primitive} failed and the version is absent; whether it comes is unknown"),
+            error,
+        )
     };
     described.version(version).at(log.commit_path(version))
 }

@@ -37,16 +37,22 @@ impl Staged {
 /// # Errors
 /// `Io`.
 pub fn open_stage(log: &Log) -> Result<Dir> {
-    log.storage
-        .open_dir(&log.root, names::STAGE)
-        .map_err(|error| Error::io("can't open the directory of staged files", error).at(log.path_of([names::STAGE])))
+    log.storage.open_dir(&log.root, names::STAGE).map_err(|error| {
+        Error::io("can't open the directory of staged files", error).at(log.path_of([names::STAGE]))
+    })
 }
 
 /// Seals a record for the log as it was replayed.
 ///
 /// # Errors
 /// `Invalid` when it is too long, or what reading the newest index says.
-pub fn seal_after(log: &Log, tail: &Tail, nonce: Nonce, attempt_us: u32, record: Record) -> Result<(Sealed, Commit)> {
+pub fn seal_after(
+    log: &Log,
+    tail: &Tail,
+    nonce: Nonce,
+    attempt_us: u32,
+    record: Record,
+) -> Result<(Sealed, Commit)> {
     let draft = Draft {
         store: log.identity.uuid,
         nonce,

@@ -83,7 +83,9 @@ pub fn append(
                 tail.refresh(log);
                 if stalled > LOOK_AGAIN_MAX {
                     let what = "a version is taken by a commit that can't be read";
-                    return Err(Failure::Unknown(Error::new(ErrorKind::Io, what).version(tail.state.next_version)));
+                    return Err(Failure::Unknown(
+                        Error::new(ErrorKind::Io, what).version(tail.state.next_version),
+                    ));
                 }
             }
             None => stalled = 0,

@@ -106,8 +106,10 @@ impl Batch {
         self.with_commit(part, |commit| {
             let entry = load::entry(&self.reader.log, commit, &part.descriptor, within)?;
             if range.start > range.end || range.end > entry.length {
-                let what =
-                    format!("the range {}..{} reaches beyond the slice's {} bytes", range.start, range.end, entry.length);
+                let what = format!(
+                    "the range {}..{} reaches beyond the slice's {} bytes",
+                    range.start, range.end, entry.length
+                );
                 return Err(Error::new(ErrorKind::Invalid, what));
             }
             load::range(&self.reader, commit, &part.descriptor, &entry, range)
@@ -132,12 +134,6 @@ impl Batch {
         })
     }
 
-    /// Lengths and stored checksum of slice `index`, from its entry alone.
-    pub(crate) fn entry(&self, index: usize) -> Result<SliceEntry> {
-        let (part, within) = self.find(index)?;
-        self.entry_of(part, within)
-    }
-
     fn entry_of(&self, part: &BatchPart, within: u64) -> Result<SliceEntry> {
         self.with_commit(part, |commit| load::entry(&self.reader.log, commit, &part.descriptor, within))
     }
@@ -150,7 +146,8 @@ impl Batch {
         self.of_parts(|log, commit, descriptor| {
             let attachment = descriptor.attachment;
             let offset = descriptor.layout().map_or(0, |layout| layout.attachment);
-            let stored = read_item(log, commit, offset, attachment.stored, attachment.checksum, "attachment")?;
+            let stored =
+                read_item(log, commit, offset, attachment.stored, attachment.checksum, "attachment")?;
             match attachment.codec {
                 Codec::Raw => Ok(stored),
                 Codec::Zstd => codec::decompress(&stored, attachment.length),
@@ -178,7 +175,10 @@ impl Batch {
         self.of_parts(|_, commit, _| Ok(commit.producer.clone()))
     }
 
-    fn of_parts<T>(&self, one: impl Fn(&crate::log::Log, &OpenCommit, &PartDescriptor) -> Result<T>) -> Result<Vec<T>> {
+    fn of_parts<T>(
+        &self,
+        one: impl Fn(&crate::log::Log, &OpenCommit, &PartDescriptor) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let of = |part| self.with_commit(part, |commit| one(&self.reader.log, commit, &part.descriptor));
         self.parts.iter().map(of).collect()
     }

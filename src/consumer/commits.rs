@@ -68,7 +68,8 @@ impl OpenCommit {
         if length <= BUFFER_BYTES {
             return Ok(());
         }
-        let size = log.storage.size(file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
+        let size =
+            log.storage.size(file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
         if offset.checked_add(length).is_some_and(|end| end <= size) {
             return Ok(());
         }
@@ -149,7 +150,8 @@ impl Commits {
         if log.mode == ReadMode::Copy || self.unmappable.load(Ordering::Relaxed) {
             return Ok(Body::File(file));
         }
-        let size = log.storage.size(&file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
+        let size =
+            log.storage.size(&file).map_err(|error| Error::io("can't ask for a commit's size", error))?;
         if size != length {
             let what = format!("the file has {size} bytes, its header says {length}");
             return Err(Error::new(ErrorKind::Corrupt, what));

@@ -23,19 +23,30 @@ use crate::log::Log;
 const ENTRY: usize = SLICE_ENTRY_BYTES as usize;
 
 /// The entry of slice `within` of a part.
-pub(super) fn entry(log: &Log, commit: &OpenCommit, part: &PartDescriptor, within: u64) -> Result<SliceEntry> {
+pub(super) fn entry(
+    log: &Log,
+    commit: &OpenCommit,
+    part: &PartDescriptor,
+    within: u64,
+) -> Result<SliceEntry> {
     let mut bytes = [0; ENTRY];
     commit.read(log, &mut bytes, entry_place(part, within)?)?;
     SliceEntry::decode(within, &bytes, part.table)
 }
 
 fn entry_place(part: &PartDescriptor, within: u64) -> Result<u64> {
-    let place = within.checked_mul(SLICE_ENTRY_BYTES).and_then(|offset| part.layout()?.table.checked_add(offset));
+    let place =
+        within.checked_mul(SLICE_ENTRY_BYTES).and_then(|offset| part.layout()?.table.checked_add(offset));
     place.ok_or_else(|| Error::new(ErrorKind::Corrupt, "a slice's entry lies beyond any file"))
 }
 
 /// The entries of slices `range` of a part.
-fn entries(log: &Log, commit: &OpenCommit, part: &PartDescriptor, range: Range<u64>) -> Result<Vec<SliceEntry>> {
+fn entries(
+    log: &Log,
+    commit: &OpenCommit,
+    part: &PartDescriptor,
+    range: Range<u64>,
+) -> Result<Vec<SliceEntry>> {
     let length = range.end.saturating_sub(range.start).saturating_mul(SLICE_ENTRY_BYTES);
     let place = entry_place(part, range.start)?;
     let copied;
@@ -205,9 +216,9 @@ fn copy_together(
     let mut rest: &mut [u8] = buffer.as_mut().map_or(&mut [], |buffer| &mut **buffer);
     for entry in entries {
         let length = usize::try_from(entry.stored).unwrap_or(usize::MAX);
-        let (bytes, after) = rest.split_at_mut_checked(length).ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, "the slices' lengths don't add up")
-        })?;
+        let (bytes, after) = rest
+            .split_at_mut_checked(length)
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the slices' lengths don't add up"))?;
         let list = block_list(log, commit, part, entry)?;
         copy_blocks(log, commit, entry, &list, 0, bytes, part.place.saturating_add(entry.offset))?;
         rest = after;

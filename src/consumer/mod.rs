@@ -118,11 +118,23 @@ impl Reader {
     }
 
     /// One share of a visible step; its slices read and verified if `eager`.
-    pub(crate) fn load(self: &Arc<Self>, step: Step, share: Share, generation: Generation, eager: bool) -> Result<Batch> {
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        step: Step,
+        share: Share,
+        generation: Generation,
+        eager: bool,
+    ) -> Result<Batch> {
         self.load_step(step, share, generation, eager).map_err(|error| error.step(step).at(&self.log.path))
     }
 
-    fn load_step(self: &Arc<Self>, step: Step, share: Share, generation: Generation, eager: bool) -> Result<Batch> {
+    fn load_step(
+        self: &Arc<Self>,
+        step: Step,
+        share: Share,
+        generation: Generation,
+        eager: bool,
+    ) -> Result<Batch> {
         let parts = self.parts_of(step)?;
         let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
         let range = share.range(total).ok_or_else(|| {
@@ -152,7 +164,10 @@ impl Reader {
             let commit = self.commits.get(&self.log, &located, waiting)?;
             let ordinal = usize::try_from(located.ordinal).unwrap_or(usize::MAX);
             let descriptor = commit.parts.get(ordinal).copied().ok_or_else(|| {
-                let what = format!("the commit has {} parts, the log says there is number {ordinal}", commit.parts.len());
+                let what = format!(
+                    "the commit has {} parts, the log says there is number {ordinal}",
+                    commit.parts.len()
+                );
                 Error::new(ErrorKind::Corrupt, what).version(located.version)
             })?;
             let first_slice =
@@ -205,7 +220,11 @@ impl Reader {
             return "none is open".to_owned();
         }
         let more = unfinished.len().saturating_sub(MOST);
-        let said: Vec<String> = unfinished.iter().take(MOST).map(|(version, name)| self.producer_in_words(name, *version)).collect();
+        let said: Vec<String> = unfinished
+            .iter()
+            .take(MOST)
+            .map(|(version, name)| self.producer_in_words(name, *version))
+            .collect();
         let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
         said.join(", ") + &rest
     }

@@ -52,7 +52,11 @@ impl Pool {
     /// The smallest free buffer that is large enough and not more than twice as large as needed.
     fn reuse(&self, needed: usize) -> Option<Vec<u8>> {
         let mut free = self.free.lock();
-        let fitting = free.buffers.iter().enumerate().filter(|(_, buffer)| (needed..=needed * 2).contains(&buffer.len()));
+        let fitting = free
+            .buffers
+            .iter()
+            .enumerate()
+            .filter(|(_, buffer)| (needed..=needed * 2).contains(&buffer.len()));
         let place = fitting.min_by_key(|(_, buffer)| buffer.len()).map(|(place, _)| place);
         let counter = if place.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::pool::Buffer;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::checksum;
 use crate::format::part::Counts;
+use crate::id::Checksum;
 use crate::storage::Mapping;
 
 /// Where a slice's bytes lie on disk, for reading them by other means, such as GPUDirect Storage.
@@ -64,6 +66,11 @@ impl Slice {
         self.counts
     }
 
+    /// XXH3-64 of its bytes: what two ranks, or a copy, can be compared by.
+    pub fn checksum(&self) -> Checksum {
+        checksum::of(self)
+    }
+
     /// A range of its bytes, without a copy.
     ///
     /// # Errors
@@ -83,7 +90,11 @@ impl Slice {
             let what = format!("the range {start}..{end} reaches beyond the slice's {} bytes", self.length);
             return Err(Error::new(ErrorKind::Invalid, what));
         }
-        Ok(Self { start: self.start.saturating_add(start), length: end.saturating_sub(start), ..self.clone() })
+        Ok(Self {
+            start: self.start.saturating_add(start),
+            length: end.saturating_sub(start),
+            ..self.clone()
+        })
     }
 
     /// Copies its bytes into `buffer`, which has to be of the same length.

@@ -104,7 +104,9 @@ impl Reader {
             let interval = state.median_gap().max(waited) / 8;
             let interval = self.jittered(interval.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX));
             // An interval after the last probe, whoever made it, not after this call.
-            state.last_probe.map_or(Duration::ZERO, |last| last.saturating_add(interval).saturating_sub(env.now()))
+            state
+                .last_probe
+                .map_or(Duration::ZERO, |last| last.saturating_add(interval).saturating_sub(env.now()))
         };
         let lead = Lead(&self.poller);
         env.sleep(pause.min(patience));

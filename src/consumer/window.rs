@@ -253,7 +253,8 @@ impl Consumer {
             return Ok(horizon);
         }
         let (was, is) = (self.shared.view.generation, horizon.generation);
-        let what = format!("history was changed: generation {is} has followed {was}; start again from a checkpoint");
+        let what =
+            format!("history was changed: generation {is} has followed {was}; start again from a checkpoint");
         Err(self.about(Error::new(ErrorKind::Rewound, what)))
     }
 

@@ -113,8 +113,12 @@ fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<Sto
     };
     let mut uuid = [0; 16];
     seams.env.entropy(&mut uuid).map_err(failed)?;
-    let identity =
-        Identity { uuid: StoreUuid::new(uuid), origin: StoreUuid::new([0; 16]), options: *options, primitive };
+    let identity = Identity {
+        uuid: StoreUuid::new(uuid),
+        origin: StoreUuid::new([0; 16]),
+        options: *options,
+        primitive,
+    };
     let synced = options.durability == Durability::Synced;
     furnish(storage, root, class, synced).map_err(failed)?;
     put_store(path, seams, root, &stage, &identity)?;
@@ -202,7 +206,9 @@ fn examine(path: &Path, storage: &dyn Storage, root: &Dir) -> Result<()> {
             held.extend(storage.list(&first).map_err(failed)?);
         }
         if let Some(held) = held.first() {
-            let what = format!("the directory is half of a destroyed store: it has no STORE, but {held:?} in {name}/");
+            let what = format!(
+                "the directory is half of a destroyed store: it has no STORE, but {held:?} in {name}/"
+            );
             return Err(Error::new(ErrorKind::Invalid, what).at(path));
         }
     }

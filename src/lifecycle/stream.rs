@@ -45,7 +45,8 @@ pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
         if state.has_open_step() && !open_step {
             let begun = state.next_part.get() - step.first_part(state.parts_per_step).get();
             let all = state.parts_per_step;
-            let what = format!("{begun} of {all} parts of the next step are published; say so to leave it open");
+            let what =
+                format!("{begun} of {all} parts of the next step are published; say so to leave it open");
             return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
         }
         Ok(Some(Record::Close { step, closes: state.closes(), open_step }))

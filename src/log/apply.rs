@@ -138,15 +138,16 @@ impl State {
             Record::Close { step, closes, open_step } => {
                 self.judge_generation(commit).or_else(|| self.judge_close(*step, *closes, *open_step))
             }
-            Record::Reopen { closes } => {
-                self.judge_generation(commit).or_else(|| self.judge_reopen(*closes))
-            }
+            Record::Reopen { closes } => self.judge_generation(commit).or_else(|| self.judge_reopen(*closes)),
             Record::Require { features } => {
                 crate::format::check_features("the log from here on", *features)?;
                 None
             }
             _ => {
-                let what = format!("a record of kind \"{}\" can't be replayed by this version", record.kind().word());
+                let what = format!(
+                    "a record of kind \"{}\" can't be replayed by this version",
+                    record.kind().word()
+                );
                 return Err(Error::new(ErrorKind::Unsupported, what));
             }
         })

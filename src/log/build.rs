@@ -69,7 +69,8 @@ fn producer_states(log: &Log, tail: &Tail, segment: Segment) -> Result<BTreeMap<
         Some(before) => log.indexes.get(log, before)?,
         None => None,
     };
-    let missing = |name: &Name| Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
+    let missing =
+        |name: &Name| Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
     let indexed: BTreeMap<Name, &[u8]> = match &before {
         Some(index) => index.producer_states()?.into_iter().collect(),
         None => BTreeMap::new(),

@@ -64,7 +64,8 @@ impl Doorbell {
         let Some(word) = &self.word else { return };
         let file = self.file.get_or_init(|| storage.open(root, names::HEAD, Access::Update).ok());
         let Some(file) = file else { return };
-        let rung = write_all_at(storage, file, &next.get().to_le_bytes(), 0).and_then(|()| storage.wake(&**word));
+        let rung =
+            write_all_at(storage, file, &next.get().to_le_bytes(), 0).and_then(|()| storage.wake(&**word));
         if let Err(error) = rung {
             tracing::debug!(%error, "ringing the doorbell failed; readers find the commit by polling");
         }

@@ -51,8 +51,7 @@ impl Index {
     /// `Corrupt`, `Unsupported` or `Io`, naming the path.
     pub fn open(log: &Log, segment: Segment) -> Result<Option<Arc<Self>>> {
         let name = names::segment(segment);
-        Self::open_named(log, segment, &name)
-            .map_err(|error| error.at(log.path_of([names::INDEX, &name])))
+        Self::open_named(log, segment, &name).map_err(|error| error.at(log.path_of([names::INDEX, &name])))
     }
 
     fn open_named(log: &Log, segment: Segment, name: &str) -> Result<Option<Arc<Self>>> {

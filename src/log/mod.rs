@@ -98,16 +98,12 @@ impl Log {
     /// `Io`.
     pub fn open_segment(&self, segment: Segment) -> Result<Option<Dir>> {
         let name = names::segment(segment);
-        let opened = self
-            .storage
-            .open_dir(&self.root, names::LOG)
-            .and_then(|log| self.storage.open_dir(&log, &name));
+        let opened =
+            self.storage.open_dir(&self.root, names::LOG).and_then(|log| self.storage.open_dir(&log, &name));
         match opened {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => {
-                Err(Error::io("can't open a segment", error).at(self.path_of([names::LOG, &name])))
-            }
+            Err(error) => Err(Error::io("can't open a segment", error).at(self.path_of([names::LOG, &name]))),
         }
     }
 
@@ -128,7 +124,8 @@ impl Log {
     /// The system's.
     pub fn open_behind(&self, version: Version) -> io::Result<File> {
         let segment = version.segment(self.segment_size());
-        let kept = self.segment_dir.lock().as_ref().filter(|kept| kept.0 == segment).map(|kept| kept.1.clone());
+        let kept =
+            self.segment_dir.lock().as_ref().filter(|kept| kept.0 == segment).map(|kept| kept.1.clone());
         if let Some(dir) = kept {
             match read::open(self, &dir, version) {
                 // The directory may have been another one's of that name: look once more by a fresh handle.

@@ -78,7 +78,8 @@ fn open(
     let log_dir = storage
         .open_dir(&root, names::LOG)
         .map_err(|error| Error::io("can't open the log", error).at(path.join(names::LOG)))?;
-    let doorbell = if class == MountClass::Local { Doorbell::open(&*storage, &root) } else { Doorbell::none() };
+    let doorbell =
+        if class == MountClass::Local { Doorbell::open(&*storage, &root) } else { Doorbell::none() };
     Ok(Log {
         path: path.to_path_buf(),
         identity,
@@ -107,9 +108,13 @@ fn people(env: &dyn Env) -> People {
 pub fn not_a_store(path: &Path, env: &dyn Env, exists: bool) -> Error {
     let host = env.who().host;
     let what = if exists {
-        format!("the directory is no store (it has no STORE), as host {host} sees it: another path, or half created")
+        format!(
+            "the directory is no store (it has no STORE), as host {host} sees it: another path, or half created"
+        )
     } else {
-        format!("there is no such directory on host {host}: a path that only another host has, or a store that isn't created yet")
+        format!(
+            "there is no such directory on host {host}: a path that only another host has, or a store that isn't created yet"
+        )
     };
     Error::new(ErrorKind::Invalid, what).at(path)
 }

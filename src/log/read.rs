@@ -87,6 +87,8 @@ pub fn identity_afresh(log: &Log, version: Version) -> Result<Option<(Nonce, Che
     match open(log, &dir, version) {
         Ok(file) => commit(log, &file, version).map(|read| Some((read.header.nonce, read.checksum))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("can't open a commit", error).version(version).at(log.commit_path(version))),
+        Err(error) => {
+            Err(Error::io("can't open a commit", error).version(version).at(log.commit_path(version)))
+        }
     }
 }

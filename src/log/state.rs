@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::cursor::{Reader, Writer};
-use crate::id::{
-    Checksum, Generation, Incarnation, Name, Nonce, Part, Sequence, Step, Version,
-};
+use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Part, Sequence, Step, Version};
 use crate::limits::PRODUCERS_MAX;
 
 /// Where a producer's committed state lies.
@@ -278,9 +276,13 @@ impl State {
     fn decode_pieces(&mut self, item: &[u8]) -> Result<()> {
         let mut from = Reader::new(item);
         for _ in 0..from.count(24, PIECES_MAX)? {
-            let piece =
-                Piece { step: from.u64()?.into(), version: from.u64()?.into(), generation: from.u64()?.into() };
-            if self.pieces.last().is_some_and(|last| last.step >= piece.step || last.version >= piece.version) {
+            let piece = Piece {
+                step: from.u64()?.into(),
+                version: from.u64()?.into(),
+                generation: from.u64()?.into(),
+            };
+            if self.pieces.last().is_some_and(|last| last.step >= piece.step || last.version >= piece.version)
+            {
                 return Err(corrupt("its pieces aren't in order"));
             }
             self.pieces.push(piece);
@@ -312,6 +314,8 @@ fn corrupt(what: &str) -> Error {
 
 fn unknown_item(tag: u16) -> Error {
     let known = crate::format::FORMAT_VERSION;
-    let what = format!("the index's state has a required item {tag} that this library (format version {known}) lacks");
+    let what = format!(
+        "the index's state has a required item {tag} that this library (format version {known}) lacks"
+    );
     Error::new(ErrorKind::Unsupported, what)
 }

@@ -124,8 +124,7 @@ impl Tail {
                 }
                 let name = names::segment(complete);
                 let what = "an index is missing though a newer mark exists";
-                return Err(Error::new(ErrorKind::Corrupt, what)
-                    .at(log.path_of([names::INDEX, &name])));
+                return Err(Error::new(ErrorKind::Corrupt, what).at(log.path_of([names::INDEX, &name])));
             };
             tail.state = index.state(log.parts_per_step())?;
             tail.base = tail.state.next_version;
@@ -298,7 +297,10 @@ impl Tail {
         let Some(seen) = seen else { return Ok(()) };
         let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
         if seen.version >= version {
-            return Err(wrong(format!("the commit says it has seen version {}, which comes after it", seen.version)));
+            return Err(wrong(format!(
+                "the commit says it has seen version {}, which comes after it",
+                seen.version
+            )));
         }
         let known = self.checksum_of(seen.version)?;
         match known {
@@ -420,7 +422,8 @@ impl Tail {
         if version > beyond {
             return Ok(true);
         }
-        let what = format!("version {version} is missing, likely purged: the log reaches version {beyond} at least");
+        let what =
+            format!("version {version} is missing, likely purged: the log reaches version {beyond} at least");
         Err(Error::new(ErrorKind::Corrupt, what).version(version).at(log.commit_path(version)))
     }
 }
@@ -431,8 +434,7 @@ fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
     let listed = match log.open_segment(segment)? {
         None => Vec::new(),
         Some(dir) => log.storage.list(&dir).map_err(|error| {
-            Error::io("can't list a segment", error)
-                .at(log.path_of([names::LOG, &names::segment(segment)]))
+            Error::io("can't list a segment", error).at(log.path_of([names::LOG, &names::segment(segment)]))
         })?,
     };
     let after = segment.next();
@@ -457,9 +459,8 @@ fn read_again(log: &Log, file: &File, version: Version) -> Result<read::Read> {
         }
         log.env.sleep(pause);
         pause = pause.saturating_mul(2);
-        let again = log
-            .open_segment(version.segment(log.segment_size()))?
-            .map(|dir| read::open(log, &dir, version));
+        let again =
+            log.open_segment(version.segment(log.segment_size()))?.map(|dir| read::open(log, &dir, version));
         result = match again {
             Some(Ok(file)) => read::commit(log, &file, version),
             Some(Err(error)) if may_be_stale(&error) => continue,

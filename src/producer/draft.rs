@@ -70,7 +70,8 @@ pub(super) struct New {
 impl Draft {
     pub(super) fn new(new: New) -> Result<Self> {
         let file = new.log.storage.create_exclusive(&new.stage, &new.name).map_err(|error| {
-            Error::io("can't stage a draft", error).at(new.log.path_of([crate::format::names::STAGE, &new.name]))
+            Error::io("can't stage a draft", error)
+                .at(new.log.path_of([crate::format::names::STAGE, &new.name]))
         })?;
         Ok(Self {
             log: new.log,
@@ -112,11 +113,19 @@ impl Draft {
         let compression = self.compression;
         self.broken = Some("a slice of the draft wasn't finished");
         let offset = self.relative_end();
-        let blocks = Blocks { draft: self, offset, stored: 0, block: Running::new(), in_block: 0, list: Writer::new() };
+        let blocks = Blocks {
+            draft: self,
+            offset,
+            stored: 0,
+            block: Running::new(),
+            in_block: 0,
+            list: Writer::new(),
+        };
         let stream = match compression {
             Compression::Zstd(level) if codec::AVAILABLE => {
-                let encoder = codec::Encoder::new(blocks, level)
-                    .map_err(|error| Error::new(ErrorKind::Invalid, "zstd refuses the level").caused_by(error))?;
+                let encoder = codec::Encoder::new(blocks, level).map_err(|error| {
+                    Error::new(ErrorKind::Invalid, "zstd refuses the level").caused_by(error)
+                })?;
                 Stream::Packed(Box::new(encoder))
             }
             _ => Stream::Raw(blocks),
@@ -168,7 +177,8 @@ impl Draft {
     /// `Invalid` when it is longer.
     pub fn metadata(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > METADATA_BYTES_MAX {
-            return Err(self.invalid(&format!("metadata of {} bytes is longer than {METADATA_BYTES_MAX}", bytes.len())));
+            return Err(self
+                .invalid(&format!("metadata of {} bytes is longer than {METADATA_BYTES_MAX}", bytes.len())));
         }
         self.metadata = bytes.to_vec();
         Ok(())
@@ -197,7 +207,9 @@ impl Draft {
         let divisor = u64::from(self.log.identity.options.divisor);
         if self.part.slices.checked_rem(divisor) != Some(0) {
             let slices = self.part.slices;
-            return Err(self.invalid(&format!("{slices} slices aren't a multiple of the store's divisor, {divisor}")));
+            return Err(
+                self.invalid(&format!("{slices} slices aren't a multiple of the store's divisor, {divisor}"))
+            );
         }
         let metadata = std::mem::take(&mut self.metadata);
         self.part.metadata = self.append_item(&metadata)?;
@@ -338,8 +350,14 @@ struct Blocks<'d> {
 
 impl Blocks<'_> {
     fn finish(mut self, length: u64, counts: Counts, codec: Codec) -> Result<()> {
-        let mut entry =
-            SliceEntry { offset: self.offset, stored: self.stored, length, counts, codec, ..Default::default() };
+        let mut entry = SliceEntry {
+            offset: self.offset,
+            stored: self.stored,
+            length,
+            counts,
+            codec,
+            ..Default::default()
+        };
         if entry.blocks() == 1 {
             // A slice of just one block has its checksum in the list already, when the block was filled.
             entry.checksum = if self.in_block == 0 && !self.list.is_empty() {

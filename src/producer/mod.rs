@@ -22,7 +22,7 @@ use crate::format::names;
 use crate::format::part::PartDescriptor;
 use crate::format::record::{Parts, Record};
 use crate::id::{Checksum, Incarnation, Name, Part, Sequence, Step, Version};
-use crate::limits::{STATE_BYTES_MAX, STATES_BYTES_MAX, PRODUCERS_MAX};
+use crate::limits::{PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
 use crate::log::state::State;
 use crate::log::tail::Tail;
 use crate::log::{Log, build};
@@ -146,7 +146,8 @@ impl Producer {
                 None => Settled::Open,
             }
         })?;
-        let missing = || Error::new(ErrorKind::Fenced, format!("producer {name} was opened by another meanwhile"));
+        let missing =
+            || Error::new(ErrorKind::Fenced, format!("producer {name} was opened by another meanwhile"));
         let known = tail.state.producers.get(&name).copied().ok_or_else(missing)?;
         let incarnation = opened.map(Version::incarnation).ok_or_else(missing)?;
         if known.incarnation != Some(incarnation) {
@@ -270,13 +271,16 @@ impl Producer {
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         let (name, incarnation) = (self.name.clone(), self.incarnation);
-        let fenced = || Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")).at(&self.log.path);
+        let fenced =
+            || Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")).at(&self.log.path);
         let mut tail = self.log.tail.take();
         let make = |state: &State| match state.producers.get(&name) {
             Some(producer) if producer.incarnation == Some(incarnation) => {
                 Ok(Some(Record::Retire { producer: name.clone(), incarnation }))
             }
-            Some(producer) if producer.finished && producer.last_open.incarnation() == incarnation => Ok(None),
+            Some(producer) if producer.finished && producer.last_open.incarnation() == incarnation => {
+                Ok(None)
+            }
             _ => Err(fenced()),
         };
         append_control(&self.log, &mut tail, make, |state, _| {
@@ -293,7 +297,8 @@ impl Producer {
         if !self.poisoned {
             return Ok(());
         }
-        let what = format!("producer {} is poisoned by a failed sync: open it anew to see what is in", self.name);
+        let what =
+            format!("producer {} is poisoned by a failed sync: open it anew to see what is in", self.name);
         Err(Error::new(ErrorKind::Io, what).at(&self.log.path))
     }
 
@@ -303,10 +308,14 @@ impl Producer {
             return Err(self.invalid("the draft is another producer's"));
         }
         if !draft.place.is_first() {
-            return Err(self.invalid("a draft that was opened before this one isn't published or dropped yet"));
+            return Err(
+                self.invalid("a draft that was opened before this one isn't published or dropped yet")
+            );
         }
         if state.len() > STATE_BYTES_MAX {
-            return Err(self.invalid(&format!("a state of {} bytes is longer than {STATE_BYTES_MAX}", state.len())));
+            return Err(
+                self.invalid(&format!("a state of {} bytes is longer than {STATE_BYTES_MAX}", state.len()))
+            );
         }
         let part = draft.complete(state)?;
         let parts = Parts {
@@ -333,7 +342,8 @@ impl Producer {
     /// All states together are bounded: every index carries them.
     fn check_states(&self, tail: &Tail, state: &[u8]) -> Result<()> {
         let others = tail.state.producers.iter().filter(|(name, _)| **name != self.name);
-        let bytes: u64 = others.filter_map(|(_, other)| other.state).map(|state| u64::from(state.length)).sum();
+        let bytes: u64 =
+            others.filter_map(|(_, other)| other.state).map(|state| u64::from(state.length)).sum();
         if bytes.saturating_add(state.len() as u64) <= STATES_BYTES_MAX {
             return Ok(());
         }
@@ -395,7 +405,8 @@ impl Producer {
         })?;
         self.contended = appended.lost > 0;
         let last = tail.state.producers.get(name).and_then(|producer| producer.last_part);
-        let part = last.ok_or_else(|| Failure::Unknown(self.invalid("replay doesn't know what was published")))?;
+        let part =
+            last.ok_or_else(|| Failure::Unknown(self.invalid("replay doesn't know what was published")))?;
         Ok((appended.version, part))
     }
 }
