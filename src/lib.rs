@@ -79,6 +79,7 @@ mod consumer;
 mod error;
 mod id;
 mod lifecycle;
+mod name;
 mod options;
 mod position;
 mod producer;
@@ -117,8 +118,9 @@ pub use consumer::{Batch, Consumer, ConsumerOptions, Location, Next, Slice};
 pub use error::{Error, ErrorKind, Result};
 pub use format::part::Counts;
 pub use id::{
-    Checksum, Generation, Incarnation, Name, Nonce, Part, Segment, Sequence, Step, StoreUuid, Version,
+    Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
+pub use name::Name;
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
