@@ -1,6 +1,7 @@
 //! The one error type: what the caller can do about it, and a sentence for whoever gets paged.
 //!
-//! - [`ErrorKind`] says what the *caller* does; the sentence says what happened, to which path, version or step.
+//! - [`ErrorKind`] says what the *caller* does; the sentence says what happened, to which path, version or
+//!   step.
 //! - The cause is chained as [`std::error::Error::source`], and only its errno is repeated in the sentence.
 
 use std::fmt;
