@@ -175,6 +175,13 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<io::Error> for Error {
+    /// For `?` on a slice's [`std::io::Write`] and the like.
+    fn from(source: io::Error) -> Self {
+        Self::io("an I/O operation failed", source)
+    }
+}
+
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         io::Error::other(error)

@@ -7,7 +7,7 @@
 //! ```
 //! use batchweave::{Counts, Options, Share, Start, Store};
 //! # fn main() -> batchweave::Result<()> {
-//! # let directory = tempfile::tempdir().map_err(|_| ()).unwrap();
+//! # let directory = tempfile::tempdir()?;
 //! # let root = directory.path().join("train");
 //! let store = Store::open_or_create(&root, Options::new().divisor(4))?;
 //!
@@ -55,6 +55,7 @@
 //! - `internals`: opens the layers below to the simulator, the fuzzers and the contract suite. Exempt from
 //!   semver.
 
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![deny(unsafe_code, missing_docs, rustdoc::broken_intra_doc_links)]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![cfg_attr(
