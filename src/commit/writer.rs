@@ -129,8 +129,8 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     Ok(Some(version))
 }
 
-/// R2: what only replay can tell. Reading on may show that it is in, that the name went to another, or that the log has
-/// moved on and its directory is gone; if nothing of that, the outcome is unknown.
+/// R2: what only replay can tell. Reading on may show that it is in, that the name went to another, or that
+/// the log has moved on and its directory is gone; if nothing of that, the outcome is unknown.
 fn ask_replay(
     log: &Log,
     tail: &mut Tail,

@@ -162,7 +162,9 @@ proptest! {
 
     /// P2: whoever starts from an index comes to the same state as whoever starts from the beginning.
     #[test]
-    fn replay_goes_on_from_any_index(deeds in prop::collection::vec(deed(), 2..80), cut in any::<prop::sample::Index>()) {
+    fn replay_goes_on_from_any_index(
+        deeds in prop::collection::vec(deed(), 2..80), cut in any::<prop::sample::Index>(),
+    ) {
         let mut whole = State::new(2);
         let mut commits = Vec::new();
         for deed in &deeds {
@@ -190,7 +192,9 @@ proptest! {
     }
 
     #[test]
-    fn a_mutated_state_never_panics(deeds in prop::collection::vec(deed(), 1..40), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn a_mutated_state_never_panics(
+        deeds in prop::collection::vec(deed(), 1..40), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
         let mut state = State::new(1);
         for deed in &deeds {
             let commit = commit(&state, deed);
