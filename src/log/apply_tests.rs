@@ -193,7 +193,9 @@ proptest! {
 
     #[test]
     fn a_mutated_state_never_panics(
-        deeds in prop::collection::vec(deed(), 1..40), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        deeds in prop::collection::vec(deed(), 1..40),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
     ) {
         let mut state = State::new(1);
         for deed in &deeds {
