@@ -151,11 +151,9 @@ impl Signal for EventCount {
         *self.count.lock()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the one room that blocks and reads the clock for it")]
     fn wait(&self, seen: u64, timeout: Option<Duration>) -> bool {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a deadline, so that a spurious wake-up doesn't prolong it"
-        )]
+        // A deadline, so that a spurious wake-up doesn't prolong the wait.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut count = self.count.lock();
         while *count == seen {

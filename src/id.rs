@@ -1,15 +1,12 @@
 //! Identities and places: one newtype for each, so that a step is never taken for a version.
 //!
 //! - Numbers are dense `u64`s; [`Version`], [`Step`], [`Part`] and [`Sequence`] count from 0.
-//! - A [`Name`] is valid by construction: 1..=100 bytes of `[A-Za-z0-9._-]`, not beginning with `.` or `-`.
 //! - Nothing here does I/O or knows the layout on disk.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, ErrorKind};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
@@ -176,6 +173,18 @@ impl fmt::Debug for Checksum {
     }
 }
 
+/// A text isn't 32 lower-case hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseIdError;
+
+impl fmt::Display for ParseIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an identity is 32 lower-case hexadecimal digits")
+    }
+}
+
+impl std::error::Error for ParseIdError {}
+
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -207,13 +216,13 @@ macro_rules! hex_id {
         }
 
         impl FromStr for $name {
-            type Err = Error;
+            type Err = ParseIdError;
 
-            fn from_str(text: &str) -> Result<Self, Error> {
-                let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
-                number.map(|number| Self(number.to_be_bytes())).ok_or_else(|| {
-                    Error::new(ErrorKind::Invalid, format!("{text:?} isn't 32 hexadecimal digits"))
-                })
+            /// Reads what `Display` writes: 32 lower-case hexadecimal digits, nothing else.
+            fn from_str(text: &str) -> Result<Self, ParseIdError> {
+                let canonical = text.len() == 32 && text.bytes().all(|byte| b"0123456789abcdef".contains(&byte));
+                let number = u128::from_str_radix(text, 16).ok().filter(|_| canonical);
+                number.map(|number| Self(number.to_be_bytes())).ok_or(ParseIdError)
             }
         }
 
@@ -250,66 +259,5 @@ impl<'de> Deserialize<'de> for Checksum {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
-    }
-}
-
-/// The name of a producer, a group or a checkpoint: 1..=100 bytes of `[A-Za-z0-9._-]`, not beginning with `.`
-/// or `-`.
-///
-/// ```
-/// # use batchweave::Name;
-/// assert!("tok-017".parse::<Name>().is_ok());
-/// assert!("../etc".parse::<Name>().is_err());
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct Name(Box<str>);
-
-impl Name {
-    /// The longest name, in bytes; it has to fit into a staged file's name beside numbers and a nonce.
-    pub const BYTES_MAX: usize = 100;
-
-    /// Checks and wraps a name.
-    ///
-    /// # Errors
-    /// `Invalid`, which says what is wrong with the name.
-    pub fn new(text: &str) -> Result<Self, Error> {
-        let wrong = if text.is_empty() {
-            "is empty"
-        } else if text.len() > Self::BYTES_MAX {
-            "is longer than 100 bytes"
-        } else if text.starts_with(['.', '-']) {
-            "begins with '.' or '-'"
-        } else if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
-            "has characters other than A-Z a-z 0-9 . _ -"
-        } else {
-            return Ok(Self(text.into()));
-        };
-        Err(Error::new(ErrorKind::Invalid, format!("the name {text:?} {wrong}")))
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Name {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::new(text)
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }

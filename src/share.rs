@@ -60,8 +60,8 @@ impl Share {
 
     /// This share's slices of a batch of `slices`; none when the count doesn't divide them.
     pub fn range(self, slices: u64) -> Option<Range<u64>> {
-        let each =
-            slices.checked_div(u64::from(self.count)).filter(|_| slices % u64::from(self.count) == 0)?;
+        let count = u64::from(self.count);
+        let each = slices.checked_div(count).filter(|_| slices.is_multiple_of(count))?;
         let start = u64::from(self.index).checked_mul(each)?;
         Some(start..start.checked_add(each)?)
     }

@@ -15,8 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
 use crate::format::codec::{self, Codec};
 use crate::format::part::{PartDescriptor, SliceEntry};
-use crate::id::{Checksum, Name, Step};
+use crate::id::{Checksum, Step};
 use crate::log::locate::Located;
+use crate::name::Name;
 use crate::position::Position;
 use crate::share::Share;
 

@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
-use crate::id::{Checksum, Name, Nonce, Version};
+use crate::id::{Checksum, Nonce, Version};
 use crate::limits::{BUFFER_BYTES, COMMIT_CACHE};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
+use crate::name::Name;
 use crate::options::ReadMode;
 use crate::storage::{File, Mapping, read_exact_at};
 

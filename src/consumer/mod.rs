@@ -229,7 +229,7 @@ impl Reader {
         said.join(", ") + &rest
     }
 
-    fn producer_in_words(&self, name: &crate::id::Name, version: Version) -> String {
+    fn producer_in_words(&self, name: &crate::name::Name, version: Version) -> String {
         let wall_us = self
             .log
             .open_behind(version)

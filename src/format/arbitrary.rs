@@ -13,8 +13,9 @@ use super::codec::Codec;
 use super::commit::{Draft, People, Seen};
 use super::part::{Attachment, Item, PartDescriptor, align};
 use super::record::{Checkpoint, Kind, Parts, Record, Rewind, Rewound};
-use crate::id::{Checksum, Generation, Name, Nonce, Sequence, Step, StoreUuid, Version};
+use crate::id::{Checksum, Generation, Nonce, Sequence, Step, StoreUuid, Version};
 use crate::limits::{METADATA_BYTES_MAX, SLICE_ALIGN_BYTES, STATE_BYTES_MAX};
+use crate::name::Name;
 
 /// The generation that drawn commits are written for.
 pub(super) const WRITTEN_FOR: u64 = 7;

@@ -14,8 +14,9 @@ use super::commit::{Block, Draft, Header, INLINE_RECORD_BYTES_MAX, People, Place
 use super::part::{Item, PartDescriptor};
 use super::record::{Checkpoint, Kind, Parts, Record, Rewind};
 use crate::error::ErrorKind;
-use crate::id::{Checksum, Generation, Name, Nonce, StoreUuid};
+use crate::id::{Checksum, Generation, Nonce, StoreUuid};
 use crate::limits::METADATA_BYTES_MAX;
+use crate::name::Name;
 
 const CHECKSUM: std::ops::Range<usize> = 120..128;
 const DIGEST: std::ops::Range<usize> = 104..112;

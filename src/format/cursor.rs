@@ -5,7 +5,8 @@
 
 use super::corrupt;
 use crate::error::Result;
-use crate::id::{Checksum, Name, Version};
+use crate::id::{Checksum, Version};
+use crate::name::Name;
 
 /// How "none" is written where a version is optional: no log reaches it.
 const NONE: u64 = u64::MAX;

@@ -12,8 +12,9 @@ use super::checksum;
 use super::corrupt;
 use super::cursor::{Reader, Writer};
 use crate::error::Result;
-use crate::id::{Checksum, Name, Nonce, Part, Segment, StoreUuid, Version};
+use crate::id::{Checksum, Nonce, Part, Segment, StoreUuid, Version};
 use crate::limits::{INDEX_BYTES_MAX, PRODUCERS_MAX, STATE_BYTES_MAX};
+use crate::name::Name;
 
 const MAGIC: &[u8; 8] = b"BWindex\0";
 

@@ -10,7 +10,8 @@ use super::index::{
     part_entry, producer_states, version_entry,
 };
 use crate::error::{ErrorKind, Result};
-use crate::id::{Checksum, Name, Nonce, Part, Segment, StoreUuid};
+use crate::id::{Checksum, Nonce, Part, Segment, StoreUuid};
+use crate::name::Name;
 
 fn version() -> impl Strategy<Value = VersionEntry> {
     (any::<[u8; 16]>(), any::<u64>(), any::<u16>(), any::<u8>()).prop_map(|(nonce, sum, kind, void)| {

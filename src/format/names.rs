@@ -3,7 +3,8 @@
 
 use std::ffi::OsStr;
 
-use crate::id::{Incarnation, Name, Nonce, Segment, Sequence, Version};
+use crate::id::{Incarnation, Nonce, Segment, Sequence, Version};
+use crate::name::Name;
 
 /// Identity and fixed choices; put last at creation.
 pub const STORE: &str = "STORE";

@@ -8,11 +8,12 @@ use super::corrupt;
 use super::cursor::{Reader, Writer};
 use super::part::{Item, PartDescriptor, align};
 use crate::error::Result;
-use crate::id::{Checksum, Generation, Incarnation, Name, Sequence, Step, Version};
+use crate::id::{Checksum, Generation, Incarnation, Sequence, Step, Version};
 use crate::limits::{
     COMMIT_HEADER_BYTES, METADATA_BYTES_MAX, PARTS_PER_COMMIT_MAX, PRODUCERS_MAX, REASON_BYTES_MAX,
     SLICE_ALIGN_BYTES, STATE_BYTES_MAX,
 };
+use crate::name::Name;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $required:literal, $word:literal;)*) => {

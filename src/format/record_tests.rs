@@ -8,7 +8,8 @@ use super::cursor::Writer;
 use super::part::{Attachment, Item, PartDescriptor};
 use super::record::{Kind, Parts, Record, Rewind, Rewound};
 use crate::error::{ErrorKind, Result};
-use crate::id::{Checksum, Generation, Name, Sequence};
+use crate::id::{Checksum, Generation, Sequence};
+use crate::name::Name;
 
 /// Decodes; what is accepted has to be encoded to the same bytes.
 fn decode(kind: Kind, bytes: &[u8]) -> Result<Record> {

@@ -6,9 +6,9 @@
 use crate::commit::writer::{Settled, append_control};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::Record;
-use crate::id::Name;
 use crate::log::Log;
 use crate::log::state::State;
+use crate::name::Name;
 
 /// Retires a producer under its current incarnation. False if it was finished already.
 ///

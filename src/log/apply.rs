@@ -9,7 +9,8 @@ use super::state::{ProducerState, State, StatePlace};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Header;
 use crate::format::record::{Parts, Record};
-use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Part, Sequence, Step, Version};
+use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
+use crate::name::Name;
 
 /// What replay takes of a commit: all but the people's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]

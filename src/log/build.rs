@@ -13,8 +13,9 @@ use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
 use crate::format::index::{Contents, Header, PartEntry};
-use crate::id::{Name, Segment};
+use crate::id::Segment;
 use crate::limits::STATE_BYTES_MAX;
+use crate::name::Name;
 use crate::storage::read_exact_at;
 
 /// The index of `segment`, which the tail has just completed.

@@ -17,8 +17,9 @@ use crate::format::index::{
     self as format, Header, INDEX_HEADER_BYTES, PartEntry, Section, VersionEntry, check_section,
 };
 use crate::format::names;
-use crate::id::{Name, Part, Segment, Version};
+use crate::id::{Part, Segment, Version};
 use crate::limits::INDEX_CACHE;
+use crate::name::Name;
 use crate::options::ReadMode;
 use crate::storage::{Access, File, Mapping, Storage, read_exact_at};
 

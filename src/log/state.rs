@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::cursor::{Reader, Writer};
-use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Part, Sequence, Step, Version};
+use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
 use crate::limits::PRODUCERS_MAX;
+use crate::name::Name;
 
 /// Where a producer's committed state lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

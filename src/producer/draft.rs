@@ -295,6 +295,10 @@ pub struct SliceWriter<'d> {
     length: u64,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, on the stack; a box per slice costs more"
+)]
 enum Stream<'d> {
     Raw(Blocks<'d>),
     Packed(Box<codec::Encoder<Blocks<'d>>>),

@@ -21,11 +21,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::part::PartDescriptor;
 use crate::format::record::{Parts, Record};
-use crate::id::{Checksum, Incarnation, Name, Part, Sequence, Step, Version};
+use crate::id::{Checksum, Incarnation, Part, Sequence, Step, Version};
 use crate::limits::{PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
 use crate::log::state::State;
 use crate::log::tail::Tail;
 use crate::log::{Log, build};
+use crate::name::Name;
 use crate::storage::Dir;
 
 /// Where a part came to stand.
