@@ -193,7 +193,10 @@ impl Plan {
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule").field("calls", &self.calls).field("fitted", &self.fitted).finish_non_exhaustive()
+        f.debug_struct("Rule")
+            .field("calls", &self.calls)
+            .field("fitted", &self.fitted)
+            .finish_non_exhaustive()
     }
 }
 

@@ -264,7 +264,8 @@ impl State {
     /// The same filesystem with nobody at it: no handle is open.
     pub(super) fn fork(&self) -> Self {
         let mut state = self.clone();
-        let held: Vec<Id> = state.nodes.iter().filter(|(_, node)| node.handles > 0).map(|(id, _)| *id).collect();
+        let held: Vec<Id> =
+            state.nodes.iter().filter(|(_, node)| node.handles > 0).map(|(id, _)| *id).collect();
         for id in held {
             state.node(id).handles = 0;
             state.free_if_gone(id);
