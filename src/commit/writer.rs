@@ -112,6 +112,11 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
         Put::Lost => return Ok(None),
         Put::Unknown(error) => {
             tail.suspect(&error);
+            // In a removed segment all is absent, and nothing follows from that (R7): replay has to be asked anew.
+            if marks::moved_on(log, segment).is_ok_and(|moved| moved) {
+                tail.reload(log).map_err(Failure::Unknown)?;
+                return Ok(None);
+            }
             // Reading on may show that it is in, or that the name went to another.
             return match tail.advance(log) {
                 Ok(found) if found > 0 => Ok(None),
