@@ -5,7 +5,6 @@
 //!   tell a lost, doubled, torn or misplaced one.
 //! - [`replay`] reads the log from its first version by itself, without indexes: the truth that tails are held against.
 //! - Nothing here waits, sleeps or looks at a clock.
-#![expect(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
