@@ -61,7 +61,7 @@ pub(crate) fn open_or_create(
     let root = match look()? {
         Found::Store(log) => return same_options(*log, options).map(|log| (log, false)),
         Found::NoStore(root) => root,
-        Found::Nothing => make_root(path, seams)?,
+        Found::Nothing => make_root(path, options, seams)?,
     };
     let made = make(path, options, seams, &root)?;
     match look()? {
@@ -83,13 +83,15 @@ fn same_options(log: Log, options: &Options) -> Result<Log> {
     Err(Error::new(ErrorKind::Invalid, what).at(&log.path))
 }
 
-fn make_root(path: &Path, seams: &Seams) -> Result<Dir> {
+fn make_root(path: &Path, options: &Options, seams: &Seams) -> Result<Dir> {
     let failed = |error| Error::io("can't make the store's directory", error).at(path);
     match seams.storage.make_root(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
-    if let Some(parent) = path.parent() {
+    if options.durability == Durability::Synced
+        && let Some(parent) = path.parent()
+    {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         // The root's own name has to survive a power cut too. Where the parent may not be opened, it isn't
         // ours to sync.

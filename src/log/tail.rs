@@ -235,7 +235,9 @@ impl Tail {
             }
         }
         self.polls = self.polls.saturating_add(1);
-        let vanished = self.dir.is_none() && self.state.next_version.slot(size) != 0;
+        // A segment's directory comes before its first version, but only the first one comes before STORE.
+        let begun = self.state.next_version == Version::ZERO || self.state.next_version.slot(size) != 0;
+        let vanished = self.dir.is_none() && begun;
         let due = self.polls >= POLLS_PER_MARK_CHECK || vanished;
         if (run > 0 || due) && self.moved_on(log, self.state.next_version)? {
             return Ok(None);
