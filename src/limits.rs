@@ -15,7 +15,8 @@ pub const CHECKSUM_BLOCK_BYTES: u64 = 1 << 20;
 /// The longest commit, so that every offset is also an `off_t`.
 pub const COMMIT_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Versions in a segment: at least enough that a boundary's syncs are shared, at most what one open may replay.
+/// Versions in a segment: at least enough that a boundary's syncs are shared, at most what one open may
+/// replay.
 pub const SEGMENT_SIZE_MIN: u32 = 16;
 /// See [`SEGMENT_SIZE_MIN`].
 pub const SEGMENT_SIZE_MAX: u32 = 4096;
@@ -92,8 +93,8 @@ pub const POOL_BYTES_MAX: usize = 512 << 20;
 pub const BUFFER_BYTES: u64 = 16 << 20;
 /// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
 pub const COMMIT_CACHE: usize = 4;
-/// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits for the log
-/// itself: a consumer that waits gets a commit at first hand.
+/// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits
+/// for the log itself: a consumer that waits gets a commit at first hand.
 pub const PREFETCH_LINGER: Duration = Duration::from_millis(2);
 /// History is looked at again before a hand-out when the last look is older than this.
 pub const HISTORY_AGE_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! The writer's loop: catch up, link head+1, lost? read the winner, again; sync; look at the marks; acknowledge.
+//! The writer's loop: catch up, link head+1, lost? read the winner, again; sync; look at the marks;
+//! acknowledge.
 //!
 //! - Only head+1 of a replayed log is linked, and never what replay would make void (R5).
 //! - A link that succeeded stands only if the log hasn't moved on by two segments (R6); else replay decides.
@@ -33,7 +34,8 @@ pub struct Appended {
 pub enum Failure {
     /// It isn't in and never will be by this staged file's doing; the file is still there.
     Not(Error),
-    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay asked (R2).
+    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay
+    /// asked (R2).
     Unknown(Error),
     /// Its directory's sync failed: it may be in, and may vanish (R3). No retry can tell.
     Poisoned(Error),
@@ -141,8 +143,8 @@ fn unstage(log: &Log, stage: &Dir, staged: &Staged) {
     }
 }
 
-/// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is gone was
-/// complete and durable long ago (R4).
+/// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is
+/// gone was complete and durable long ago (R4).
 fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
     if !log.is_synced() {
         return Ok(());

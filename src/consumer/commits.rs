@@ -1,9 +1,10 @@
-//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record checksum.
+//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record
+//! checksum.
 //!
-//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is checked before
-//!   anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read that comes short
-//!   tells the same.
+//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
+//!   checked before anything of it is handed out.
+//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read
+//!   that comes short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;
@@ -169,7 +170,8 @@ impl Commits {
             Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, path = %log.path.display(), "commits can't be mapped here, so they are read");
+                    let path = log.path.display();
+                    tracing::warn!(%error, %path, "commits can't be mapped here, so they are read");
                 }
                 Ok(Body::File(file))
             }

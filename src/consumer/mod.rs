@@ -1,7 +1,7 @@
 //! Consumers: global batches in order, for one share, verified, ahead of need.
 //!
-//! - Every rank that starts from the same view delivers the same steps (P2); a change of history is noticed before the
-//!   next hand-out, never straddled.
+//! - Every rank that starts from the same view delivers the same steps (P2); a change of history is noticed
+//!   before the next hand-out, never straddled.
 //! - Reading takes no lock on disk and makes no write call (P7).
 //! - [`Reader`] is what the consumers of one handle share: the pool, the open commits, one poller.
 

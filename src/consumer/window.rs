@@ -2,8 +2,9 @@
 //!
 //! - What is delivered advances the position, what is read ahead doesn't: a position is delivered steps only.
 //! - The window is bounded in steps and bytes; it always admits one step, however large.
-//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step that it waited
-//!   for; the thread then stays out of its way. While the consumer is away the thread waits and reads for it.
+//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step
+//!   that it waited for; the thread then stays out of its way. While the consumer is away the thread waits
+//!   and reads for it.
 //! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
 //! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
 
@@ -158,12 +159,13 @@ impl Consumer {
         self.shared.share
     }
 
-    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the same step on
-    /// every rank.
+    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the
+    /// same step on every rank.
     ///
     /// # Errors
-    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when the share's
-    /// count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position doesn't move.
+    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when
+    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position
+    /// doesn't move.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_batch_timeout(self.options.timeout)
     }

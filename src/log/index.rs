@@ -1,8 +1,8 @@
 //! Indexes of complete segments, opened: mapped or copied, each section verified when it is first used.
 //!
 //! - An index is immutable; a handle keeps a few open.
-//! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next index read
-//!   producers' states.
+//! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next
+//!   index read producers' states.
 
 use std::io;
 use std::sync::{Arc, OnceLock};

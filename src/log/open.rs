@@ -108,12 +108,10 @@ fn people(env: &dyn Env) -> People {
 pub fn not_a_store(path: &Path, env: &dyn Env, exists: bool) -> Error {
     let host = env.who().host;
     let what = if exists {
-        format!(
-            "the directory is no store (it has no STORE), as host {host} sees it: another path, or half created"
-        )
+        format!("the directory has no STORE, as host {host} sees it: no store, another path, or half created")
     } else {
         format!(
-            "there is no such directory on host {host}: a path that only another host has, or a store that isn't created yet"
+            "there is no such directory on host {host}: not created yet, or a path that only another host has"
         )
     };
     Error::new(ErrorKind::Invalid, what).at(path)

@@ -2,8 +2,9 @@
 //!
 //! - It holds O(producers) and nothing that grows with the steps ever written (P9).
 //! - It knows where a producer's state lies, never its bytes: consumers don't read them.
-//! - It encodes to the index's state section as tagged items: an unknown required tag is `Unsupported`, an empty
-//!   optional part of the state isn't written at all, so that a store that doesn't use it stays readable.
+//! - It encodes to the index's state section as tagged items: an unknown required tag is `Unsupported`, an
+//!   empty optional part of the state isn't written at all, so that a store that doesn't use it stays
+//!   readable.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +76,8 @@ pub struct State {
     pub floor: Step,
     /// The generation.
     pub generation: Generation,
-    /// The step of every valid Close, in log order: a view that saw `n` of them ends at the one after those, also when
-    /// a Reopen has followed since.
+    /// The step of every valid Close, in log order: a view that saw `n` of them ends at the one after
+    /// those, also when a Reopen has followed since.
     pub ends: Vec<Step>,
     /// The step at which the stream ends; none while it goes on.
     pub closed: Option<Step>,

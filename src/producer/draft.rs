@@ -30,8 +30,8 @@ pub enum Compression {
     /// As they are: readers get them without a copy.
     #[default]
     None,
-    /// By zstd at a level (1..=22, negative ones faster still): readers get them unpacked into memory of their own.
-    /// In a build without the feature `zstd`, the same as [`Compression::None`].
+    /// By zstd at a level (1..=22, negative ones faster still): readers get them unpacked into memory of
+    /// their own. In a build without the feature `zstd`, the same as [`Compression::None`].
     Zstd(i32),
 }
 
@@ -143,8 +143,8 @@ impl Draft {
         slice.finish(counts)
     }
 
-    /// Sets the attachment, bytes of any length that are never read unless asked for, such as sample ids. It comes after
-    /// the last slice, once.
+    /// Sets the attachment, bytes of any length that are never read unless asked for, such as sample ids.
+    /// It comes after the last slice, once.
     ///
     /// # Errors
     /// `Invalid` the second time or after an unfinished slice; `Full`, `Io`.
@@ -288,7 +288,8 @@ fn write_failed(error: io::Error) -> Error {
 
 /// Writes one slice; see [`Draft::slice`].
 ///
-/// What is written goes straight into the staged file. Without [`SliceWriter::finish`] the draft can't be published.
+/// What is written goes straight into the staged file. Without [`SliceWriter::finish`] the draft can't be
+/// published.
 #[derive(Debug)]
 pub struct SliceWriter<'d> {
     stream: Stream<'d>,

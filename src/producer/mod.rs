@@ -1,8 +1,8 @@
 //! Producers: a named writer that publishes parts exactly once, over any crash (P3, P4).
 //!
 //! - Opening a name fences its older incarnations and gives the state committed with its last visible part.
-//! - A commit whose outcome is unknown is kept and tried again as the same file before anything else is published, never
-//!   regrouped (R2).
+//! - A commit whose outcome is unknown is kept and tried again as the same file before anything else is
+//!   published, never regrouped (R2).
 //! - After a failed directory sync the producer is poisoned: only opening it anew can tell what is in (R3).
 
 mod draft;
@@ -227,12 +227,13 @@ impl Producer {
 
     /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.
     ///
-    /// Drafts are published in the order they were opened. The part is committed, and on a synced store durable, when
-    /// this returns.
+    /// Drafts are published in the order they were opened. The part is committed, and on a synced store
+    /// durable, when this returns.
     ///
     /// # Errors
-    /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state; `Fenced` when
-    /// a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`] for what becomes of the draft.
+    /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state;
+    /// `Fenced` when a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`]
+    /// for what becomes of the draft.
     pub fn publish(&mut self, draft: Draft, state: impl AsRef<[u8]>) -> Result<Ticket, PublishError> {
         if let Err(error) = self.flush() {
             return Err(PublishError { error, draft: Some(Box::new(draft)) });
@@ -252,8 +253,8 @@ impl Producer {
         }
     }
 
-    /// Sees to it that everything published is acknowledged: a commit whose outcome was unknown is tried again, as the
-    /// same file.
+    /// Sees to it that everything published is acknowledged: a commit whose outcome was unknown is tried
+    /// again, as the same file.
     ///
     /// # Errors
     /// What still keeps it from being known; the commit is kept then.
@@ -390,7 +391,8 @@ impl Producer {
 
     fn append(&mut self, pending: &Pending) -> Result<(Version, Part), Failure> {
         let mut tail = self.log.tail.take();
-        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is the look.
+        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
+        // the look.
         let said = self.log.doorbell.load();
         let quiet = match said {
             Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),
