@@ -1,5 +1,6 @@
 //! The facade: a store, by its path.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -381,10 +382,12 @@ impl Store {
 pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let path = directory.as_ref();
     let (seams, _) = system();
-    let dir = seams
-        .storage
-        .open_root(path)
-        .map_err(|error| Error::io("can't open the directory", error).at(path))?;
+    let dir = seams.storage.open_root(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Error::new(ErrorKind::Invalid, "there is no such directory").caused_by(error).at(path)
+        }
+        _ => Error::io("can't open the directory", error).at(path),
+    })?;
     probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 
