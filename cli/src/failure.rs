@@ -4,7 +4,6 @@
 //! - The sentence is one line, whatever bytes a path holds, and ends with the cause.
 //! - A closed pipe is no failure: whoever reads has what they wanted.
 
-use std::error::Error as _;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,6 +65,8 @@ pub(crate) enum Failure {
         /// The cause.
         source: io::Error,
     },
+    /// What kept a figure from being measured.
+    Bench(Box<dyn std::error::Error + Send + Sync>),
     /// Nobody reads the output any more.
     ClosedPipe,
 }
@@ -95,15 +96,8 @@ impl Failure {
 
     fn sentence(&self) -> Option<String> {
         let sentence = match self {
-            Self::Store(error) => {
-                let mut sentence = error.to_string();
-                let mut cause = error.source();
-                while let Some(next) = cause {
-                    sentence = format!("{sentence}: {next}");
-                    cause = next.source();
-                }
-                sentence
-            }
+            Self::Store(error) => with_causes(error),
+            Self::Bench(error) => with_causes(&**error),
             Self::Draft(source) => format!("can't write the draft: {source}"),
             Self::Own { what, source } => format!("{what}: {source}"),
             Self::ClosedPipe => return None,
@@ -119,6 +113,9 @@ impl Failure {
                 _ => code_of(ErrorKind::Io),
             },
             Self::Own { .. } => code_of(ErrorKind::Io),
+            Self::Bench(error) => {
+                error.downcast_ref().map_or(1, |error: &batchweave::Error| code_of(error.kind()))
+            }
             Self::ClosedPipe => 0,
         }
     }
@@ -128,6 +125,17 @@ impl From<batchweave::Error> for Failure {
     fn from(error: batchweave::Error) -> Self {
         Self::Store(error)
     }
+}
+
+impl From<Box<dyn std::error::Error + Send + Sync>> for Failure {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Bench(error)
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |sentence, cause| format!("{sentence}: {cause}"))
 }
 
 fn code_of(kind: ErrorKind) -> u8 {

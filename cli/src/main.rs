@@ -1,11 +1,12 @@
 //! The command `batchweave`: looks into, verifies and tends a store.
 //!
-//! - Verbs use the library's public API only; each has a file of its own in `verbs/`.
+//! - Verbs use the library's public API only; each has a file of its own in `verbs/`. `bench` alone looks below.
 //! - Facts go to stdout, as text or as JSON; progress, warnings and errors go to stderr.
 //! - How a run ended is its exit code, a distinct one for each kind of error: see `failure`.
 //! - A reader that closes the pipe ends the command quietly.
 #![deny(unsafe_code)]
 
+mod bench;
 mod failure;
 mod logging;
 mod output;
@@ -51,6 +52,7 @@ enum Verb {
     Reopen(verbs::stream::Reopen),
     Follow(verbs::follow::Follow),
     Doctor(verbs::doctor::Doctor),
+    Bench(bench::BenchArgs),
     Debug(verbs::debug::Debug),
 }
 
@@ -74,6 +76,7 @@ fn run(verb: Verb, verbosity: &Verbosity) -> Result<Answer, Failure> {
         Verb::Reopen(reopen) => reopen.run(),
         Verb::Follow(follow) => follow.run(),
         Verb::Doctor(doctor) => doctor.run(),
+        Verb::Bench(arguments) => Ok(bench::run(arguments).map(|()| Answer::Yes)?),
         Verb::Debug(debug) => debug.run(),
     }
 }
