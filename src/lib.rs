@@ -4,6 +4,7 @@
 mod consumer;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod options;
 mod position;
@@ -45,6 +46,7 @@ pub use format::part::Counts;
 pub use id::{
     Checksum, Generation, Incarnation, Name, Nonce, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
+pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
