@@ -221,6 +221,11 @@ impl Store {
     /// The log of this handle, for what looks below the surface.
     #[cfg(feature = "internals")]
     pub fn inner(&self) -> &Arc<Log> {
+        self.log()
+    }
+
+    /// The log of this handle.
+    pub(crate) fn log(&self) -> &Arc<Log> {
         &self.reader.log
     }
 
@@ -287,7 +292,7 @@ impl Store {
     }
 
     /// The log's end, looked at just now.
-    fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
+    pub(crate) fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
         let log = &self.reader.log;
         let mut tail = log.tail.take();
         tail.refresh(log);
