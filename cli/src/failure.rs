@@ -16,7 +16,8 @@ use crate::output::one_line;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
    0  done; or whoever reads the output has closed it
-   1  done, and the answer is no: verify found something wrong, doctor found no way to put a store there
+   1  done, and the answer is no: verify found something wrong, doctor found no way to put a
+      store there, bench couldn't measure
    2  the command line is wrong
   10  io           the filesystem said no; what was acknowledged stands
   11  corrupt      bytes on disk aren't what was written, or something is missing: run verify
@@ -40,6 +41,8 @@ pub(crate) enum Answer {
     Yes,
     /// Something is wrong with what was looked at.
     No,
+    /// Something failed on the way that has been said; this is its exit code.
+    Said(u8),
 }
 
 impl From<Answer> for ExitCode {
@@ -47,6 +50,7 @@ impl From<Answer> for ExitCode {
         match answer {
             Answer::Yes => Self::SUCCESS,
             Answer::No => Self::from(1),
+            Answer::Said(code) => Self::from(code),
         }
     }
 }
@@ -86,12 +90,12 @@ impl Failure {
     }
 
     /// Says it on stderr, and gives the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn say(&self) -> u8 {
         if let Some(sentence) = self.sentence() {
             // Without a stderr the exit code has to do.
             let _ = io::Write::write_all(&mut io::stderr(), format!("batchweave: {sentence}\n").as_bytes());
         }
-        ExitCode::from(self.code())
+        self.code()
     }
 
     fn sentence(&self) -> Option<String> {

@@ -45,12 +45,14 @@ struct Verbosity {
 enum Verb {
     Init(verbs::init::Init),
     Info(verbs::info::Info),
+    Log(verbs::log::Log),
     Cat(verbs::cat::Cat),
     Producers(verbs::producers::Producers),
     Retire(verbs::stream::Retire),
     Close(verbs::stream::Close),
     Reopen(verbs::stream::Reopen),
     Follow(verbs::follow::Follow),
+    Verify(verbs::verify::Verify),
     Doctor(verbs::doctor::Doctor),
     Bench(bench::BenchArgs),
     Debug(verbs::debug::Debug),
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
     logging::start(&verbosity);
     match run(verb, &verbosity) {
         Ok(answer) => answer.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => failure.say().into(),
     }
 }
 
@@ -69,12 +71,14 @@ fn run(verb: Verb, verbosity: &Verbosity) -> Result<Answer, Failure> {
     match verb {
         Verb::Init(init) => init.run(),
         Verb::Info(info) => info.run(),
+        Verb::Log(log) => log.run(),
         Verb::Cat(cat) => cat.run(),
         Verb::Producers(producers) => producers.run(),
         Verb::Retire(retire) => retire.run(),
         Verb::Close(close) => close.run(),
         Verb::Reopen(reopen) => reopen.run(),
         Verb::Follow(follow) => follow.run(),
+        Verb::Verify(verify) => verify.run(verbosity.quiet == 0),
         Verb::Doctor(doctor) => doctor.run(),
         Verb::Bench(arguments) => Ok(bench::run(arguments).map(|()| Answer::Yes)?),
         Verb::Debug(debug) => debug.run(),

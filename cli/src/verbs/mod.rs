@@ -9,5 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod follow;
 pub(crate) mod info;
 pub(crate) mod init;
+pub(crate) mod log;
 pub(crate) mod producers;
 pub(crate) mod stream;
+pub(crate) mod verify;
