@@ -177,8 +177,8 @@ impl Store {
     fn look(path: &Path, seams: &Seams, counting: Arc<Counting>, settings: &Settings) -> Result<Self> {
         match open::look(path, Arc::clone(&seams.storage), Arc::clone(&seams.env), settings)? {
             Found::Store(log) => Ok(Self::new(*log, counting)),
-            Found::NoStore(_) => Err(open::not_a_store(path, &*seams.env, true)),
-            Found::Nothing => Err(open::not_a_store(path, &*seams.env, false)),
+            Found::NoStore(root) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
+            Found::Nothing => Err(open::nothing(path, &*seams.env)),
         }
     }
 

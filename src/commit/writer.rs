@@ -12,7 +12,7 @@ use super::{boundary, staged::discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::record::Record;
-use crate::id::Version;
+use crate::id::{Segment, Version};
 use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
 use crate::log::apply::Void;
 use crate::log::state::State;
@@ -112,14 +112,7 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     };
     match publish::put(log, stage, staged, &dir, version) {
         Put::Lost => return Ok(None),
-        Put::Unknown(error) => {
-            tail.suspect(&error);
-            // Reading on may show that it is in, or that the name went to another.
-            return match tail.advance(log) {
-                Ok(found) if found > 0 => Ok(None),
-                _ => Err(Failure::Unknown(error)),
-            };
-        }
+        Put::Unknown(error) => return ask_replay(log, tail, segment, error),
         Put::Won => {}
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
@@ -134,6 +127,33 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     tail.push(log, &staged.commit).map_err(Failure::Unknown)?;
     unstage(log, stage, staged);
     Ok(Some(version))
+}
+
+/// R2: what only replay can tell. Reading on may show that it is in, that the name went to another, or that
+/// the log has moved on and its directory is gone; if nothing of that, the outcome is unknown.
+fn ask_replay(
+    log: &Log,
+    tail: &mut Tail,
+    segment: Segment,
+    error: Error,
+) -> Result<Option<Version>, Failure> {
+    tail.suspect(&error);
+    let replayed = match marks::moved_on(log, segment) {
+        Ok(true) => tail.reload(log).map(|()| true),
+        Ok(false) => {
+            tail.forget_directory();
+            tail.advance(log).map(|found| found > 0)
+        }
+        Err(error) => Err(error),
+    };
+    match replayed {
+        Ok(true) => Ok(None),
+        Ok(false) => Err(Failure::Unknown(error)),
+        Err(later) => {
+            tracing::debug!(error = %later, "replay can't be asked now");
+            Err(Failure::Unknown(error))
+        }
+    }
 }
 
 /// After a link the staged name is a second one, and goes; after a rename it is gone.

@@ -95,6 +95,8 @@ pub(super) struct Commits {
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// Mapping failed once, so everything is read.
     unmappable: AtomicBool,
+    /// Populating worked once, so the kernel has it.
+    populates: AtomicBool,
 }
 
 impl Commits {
@@ -160,9 +162,14 @@ impl Commits {
         }
         let mapping = match log.storage.map(&file, length) {
             // Before Linux 5.14 nothing says that a page can't be read but a SIGBUS; so read there.
+            Ok(mapping) if self.populates.load(Ordering::Relaxed) => Ok(mapping),
             Ok(mapping) => match log.storage.populate(&mapping, 0..1) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
-                _ => Ok(mapping),
+                Err(_) => Ok(mapping),
+                Ok(()) => {
+                    self.populates.store(true, Ordering::Relaxed);
+                    Ok(mapping)
+                }
             },
             Err(error) => Err(error),
         };

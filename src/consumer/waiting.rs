@@ -76,8 +76,8 @@ impl Reader {
     fn await_doorbell(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
         let known = self.horizon().next_version;
         let Some(said) = self.log.doorbell.load() else { return Ok(()) };
+        let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
         if said == saying(known) {
-            let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
             self.log.doorbell.wait(&*self.log.storage, said, wait);
             return self.advance_for(step);
         }
@@ -85,7 +85,7 @@ impl Reader {
         // nothing, sleep on that very value.
         self.advance_for(step)?;
         if self.horizon().next_version == known {
-            self.log.doorbell.wait(&*self.log.storage, said, DOORBELL_WAIT_MIN.min(patience));
+            self.log.doorbell.wait(&*self.log.storage, said, wait);
             return self.advance_for(step);
         }
         Ok(())
@@ -126,7 +126,9 @@ impl Reader {
 
     /// Notes the time of a probe.
     pub(super) fn probed_now(&self) {
-        self.poller.state.lock().last_probe = Some(self.log.env.now());
+        let now = self.log.env.now();
+        self.poller.state.lock().last_probe = Some(now);
+        self.horizon.lock().looked = now;
     }
 }
 

@@ -118,8 +118,8 @@ struct Window {
     next: Step,
     /// The thread is reading the step before `next`.
     loading: bool,
-    /// The consumer is waiting for the log itself.
-    hungry: bool,
+    /// The step that the consumer is waiting for itself.
+    hungry: Option<Step>,
     /// The consumer is gone.
     stopped: bool,
     /// The thread has panicked.
@@ -140,7 +140,7 @@ impl Consumer {
             bytes: 0,
             next: position.step,
             loading: false,
-            hungry: false,
+            hungry: None,
             stopped: false,
             poisoned: false,
         };
@@ -179,6 +179,7 @@ impl Consumer {
         let shared = Arc::clone(&self.shared);
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
+        let mut hungry = None;
         loop {
             match self.poll()? {
                 Next::Batch(batch) => return Ok(Some(batch)),
@@ -192,9 +193,9 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            let hungry = Hungry::new(&shared);
+            // Until the step is taken, so that the thread doesn't come between.
+            hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
-            drop(hungry);
             grown.map_err(|error| self.about(error))?;
         }
     }
@@ -207,8 +208,8 @@ impl Consumer {
         self.start()?;
         match self.poll()? {
             Next::Pending => {
-                let step = self.position.step;
-                self.shared.reader.advance_for(step).map_err(|error| self.about(error))?;
+                let looked = self.shared.reader.look_if_due(self.position.step);
+                looked.map_err(|error| self.about(error))?;
                 self.poll()
             }
             other => Ok(other),
@@ -248,7 +249,7 @@ impl Consumer {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+            reader.look().map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
         if horizon.generation == self.shared.view.generation {
@@ -350,15 +351,15 @@ impl Shared {
 struct Hungry<'c>(&'c Shared);
 
 impl<'c> Hungry<'c> {
-    fn new(shared: &'c Shared) -> Self {
-        shared.window.lock().hungry = true;
+    fn new(shared: &'c Shared, step: Step) -> Self {
+        shared.window.lock().hungry = Some(step);
         Self(shared)
     }
 }
 
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
-        self.0.window.lock().hungry = false;
+        self.0.window.lock().hungry = None;
         self.0.work.notify();
     }
 }
@@ -426,13 +427,13 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
     if window.stopped {
         Task::Stop
-    } else if full || failed || ended {
+    } else if full || failed || ended || window.hungry == Some(step) {
         Task::AwaitConsumer
     } else if horizon.next_step > step && horizon.generation == shared.view.generation {
         window.loading = true;
         window.next = step.next();
         Task::Load(step)
-    } else if window.hungry || horizon.generation != shared.view.generation {
+    } else if window.hungry.is_some() || horizon.generation != shared.view.generation {
         Task::AwaitConsumer
     } else {
         Task::AwaitLog(step)

@@ -69,7 +69,8 @@ pub(crate) fn open_or_create(
             let created = log.identity.uuid == made;
             same_options(*log, options).map(|log| (log, created))
         }
-        _ => Err(open::not_a_store(path, &*seams.env, true)),
+        Found::NoStore(root) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
+        Found::Nothing => Err(open::nothing(path, &*seams.env)),
     }
 }
 

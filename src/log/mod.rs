@@ -7,6 +7,8 @@
 //!   only on the conditions of R7, R8 and R10 ([`tail`]).
 
 pub mod apply;
+#[cfg(test)]
+mod apply_tests;
 pub mod build;
 pub mod doorbell;
 pub mod index;

@@ -98,6 +98,8 @@ const TAG_PRODUCERS: u16 = 2;
 const TAG_PIECES: u16 = 3;
 const TAG_ENDS: u16 = 4;
 const FLAG_REQUIRED: u16 = 1;
+/// A producer with a name of one byte and no state.
+const PRODUCER_BYTES_MIN: usize = 72;
 const PIECES_MAX: usize = 1 << 20;
 const ENDS_MAX: usize = 1 << 20;
 
@@ -210,7 +212,7 @@ impl State {
         while !from.is_empty() {
             let (tag, flags) = (from.u16()?, from.u16()?);
             let item = from.bytes(bytes.len())?;
-            if tag <= last_tag {
+            if tag <= last_tag || flags & !FLAG_REQUIRED != 0 {
                 return Err(corrupt("its items aren't in order"));
             }
             last_tag = tag;
@@ -245,7 +247,7 @@ impl State {
 
     fn decode_producers(&mut self, item: &[u8]) -> Result<()> {
         let mut from = Reader::new(item);
-        for _ in 0..from.count(79, PRODUCERS_MAX)? {
+        for _ in 0..from.count(PRODUCER_BYTES_MIN, PRODUCERS_MAX)? {
             let name = from.name()?;
             let incarnation = from.optional_version()?.map(Version::incarnation);
             let (last_open, open_nonce) = (from.u64()?.into(), Nonce::new(from.array()?));

@@ -296,6 +296,11 @@ impl Tail {
         self.dir_is_old |= log.class.is_remote();
     }
 
+    /// The directory that is held may be one that was removed: the next look opens it by its name.
+    pub fn forget_directory(&mut self) {
+        self.dir = None;
+    }
+
     fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
         let Some(seen) = seen else { return Ok(()) };
         let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
