@@ -295,10 +295,10 @@ fn follow_prints_the_steps_from_here_until_there() {
 fn a_closed_pipe_ends_quietly() {
     let place = Place::new(&[]);
     place.publish("p", &vec![b'\n'; 1 << 20]);
-    let mut follow = place.follow(&[]);
+    let mut follow = place.follow(&["--timeout", "60"]);
     let mut lines = BufReader::new(follow.stdout.take().unwrap());
     lines.read_line(&mut String::new()).unwrap();
-    // Now it waits for a step that never comes, and has nothing to write.
+    // Now it waits for a step that never comes, and has nothing to write. If it only waited, it would end with 19.
     drop(lines);
     wait(follow).good();
 

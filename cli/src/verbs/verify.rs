@@ -85,8 +85,11 @@ impl Verify {
         let store = Store::open(&self.root)?;
         let bar = bar(progress);
         let report = store.verify(|progress| {
-            bar.set_length(progress.versions_total);
-            bar.set_position(progress.versions_done);
+            // Until the log's length is known there is nothing to be a fraction of.
+            if progress.versions_total > 0 {
+                bar.set_length(progress.versions_total);
+                bar.set_position(progress.versions_done);
+            }
             bar.set_message(Bytes(progress.bytes).to_string());
         });
         bar.finish_and_clear();
@@ -98,13 +101,14 @@ impl Verify {
 }
 
 fn bar(shown: bool) -> ProgressBar {
-    const TEMPLATE: &str = "{wide_bar} {pos}/{len} commits  {msg}  {eta} left";
+    const TEMPLATE: &str = "[{wide_bar}] {pos}/{len} commits  {msg}  {eta} left";
     // Draws only where stderr is a terminal.
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
     // A template that indicatif doesn't take leaves the plain bar.
     if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
-        bar.set_style(style);
+        // No other characters are sure to show under any locale.
+        bar.set_style(style.progress_chars("=> "));
     }
     bar
 }
