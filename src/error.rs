@@ -107,6 +107,14 @@ impl Error {
         self
     }
 
+    /// What happened, without the place: for a report that names the place beside it.
+    pub(crate) fn sentence(&self) -> String {
+        match self.errno() {
+            Some(errno) => format!("{} (errno {errno})", self.0.what),
+            None => self.0.what.clone(),
+        }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -81,6 +81,7 @@ compile_error!("batchweave runs on 64-bit little-endian Linux: its format is map
 mod consumer;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod name;
 mod options;
@@ -123,6 +124,7 @@ pub use format::part::Counts;
 pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
+pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use name::Name;
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;

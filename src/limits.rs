@@ -91,6 +91,10 @@ pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const POOL_BYTES_MAX: usize = 512 << 20;
 /// Slices that follow each other share one buffer up to this.
 pub const BUFFER_BYTES: u64 = 16 << 20;
+/// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list takes.
+pub const FINDINGS_MAX: usize = 10_000;
+/// Of these, broken slices of one part: a file that was overwritten shouldn't hide what else is wrong.
+pub const FINDINGS_PER_PART_MAX: u32 = 16;
 /// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
 pub const COMMIT_CACHE: usize = 4;
 /// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits

@@ -1,5 +1,6 @@
 //! The facade: a store, by its path.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -220,6 +221,11 @@ impl Store {
     /// The log of this handle, for what looks below the surface.
     #[cfg(feature = "internals")]
     pub fn inner(&self) -> &Arc<Log> {
+        self.log()
+    }
+
+    /// The log of this handle.
+    pub(crate) fn log(&self) -> &Arc<Log> {
         &self.reader.log
     }
 
@@ -286,7 +292,7 @@ impl Store {
     }
 
     /// The log's end, looked at just now.
-    fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
+    pub(crate) fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
         let log = &self.reader.log;
         let mut tail = log.tail.take();
         tail.refresh(log);
@@ -381,10 +387,12 @@ impl Store {
 pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let path = directory.as_ref();
     let (seams, _) = system();
-    let dir = seams
-        .storage
-        .open_root(path)
-        .map_err(|error| Error::io("can't open the directory", error).at(path))?;
+    let dir = seams.storage.open_root(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Error::new(ErrorKind::Invalid, "there is no such directory").caused_by(error).at(path)
+        }
+        _ => Error::io("can't open the directory", error).at(path),
+    })?;
     probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 

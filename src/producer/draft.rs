@@ -35,6 +35,9 @@ pub enum Compression {
     Zstd(i32),
 }
 
+/// Why a draft can't be published while a slice of it is being written.
+const UNFINISHED: &str = "a slice of the draft wasn't finished";
+
 /// One part that is being written; see [`Producer::draft`](crate::Producer::draft).
 #[derive(Debug)]
 pub struct Draft {
@@ -111,7 +114,7 @@ impl Draft {
         }
         self.skip_to_multiple_of(SLICE_ALIGN_BYTES)?;
         let compression = self.compression;
-        self.broken = Some("a slice of the draft wasn't finished");
+        self.broken = Some(UNFINISHED);
         let offset = self.relative_end();
         let blocks = Blocks {
             draft: self,
@@ -211,6 +214,8 @@ impl Draft {
                 self.invalid(&format!("{slices} slices aren't a multiple of the store's divisor, {divisor}"))
             );
         }
+        // Whatever fails from here on, a second try would write these behind what the first has left.
+        self.broken = Some("an earlier try has ended the draft's file; write it anew");
         let metadata = std::mem::take(&mut self.metadata);
         self.part.metadata = self.append_item(&metadata)?;
         self.part.state = self.append_item(state)?;
@@ -355,6 +360,10 @@ struct Blocks<'d> {
 
 impl Blocks<'_> {
     fn finish(mut self, length: u64, counts: Counts, codec: Codec) -> Result<()> {
+        // After a write that failed the checksum has seen more than the file has.
+        if let Some(broken) = self.draft.broken.filter(|why| *why != UNFINISHED) {
+            return Err(self.draft.invalid(broken));
+        }
         let mut entry = SliceEntry {
             offset: self.offset,
             stored: self.stored,

@@ -319,6 +319,9 @@ impl Producer {
                 self.invalid(&format!("a state of {} bytes is longer than {STATE_BYTES_MAX}", state.len()))
             );
         }
+        let tail = self.log.tail.take();
+        self.check_states(&tail, state)?;
+        drop(tail);
         let part = draft.complete(state)?;
         let parts = Parts {
             producer: self.name.clone(),
@@ -327,7 +330,6 @@ impl Producer {
             parts: vec![part],
         };
         let tail = self.log.tail.take();
-        self.check_states(&tail, state)?;
         let (sealed, commit) =
             seal_after(&self.log, &tail, draft.nonce, self.attempt.us(), Record::Parts(parts))?;
         drop(tail);
