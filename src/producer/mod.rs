@@ -45,7 +45,6 @@ pub struct Published {
 
 /// The promise of a publish; see [`Producer::publish`].
 #[derive(Debug)]
-#[must_use = "a ticket says where a part stands; wait for it, or drop it on purpose"]
 pub struct Ticket {
     published: Published,
 }
