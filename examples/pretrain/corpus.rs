@@ -1,7 +1,8 @@
 //! The corpus: a list of text files in partitions, and how a partition is packed into windows of tokens.
 //!
 //! - A token is a byte. A document is a file and an end token; documents follow one another without a gap.
-//! - Packing is a pure function of list and cursor: whoever goes on from a cursor packs the very same windows.
+//! - Packing is a pure function of list and cursor: whoever goes on from a cursor packs the very same
+//!   windows.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,8 +16,8 @@ use crate::job::{PARTITIONS, Result, WINDOWS_PER_BATCH};
 
 /// Tokens in a window.
 pub const WINDOW: usize = 512;
-/// A window in a slice: its id, then its tokens.
-const STORED: usize = 8 + WINDOW;
+/// Bytes of a window in a slice: its id, then its tokens.
+pub const STORED: usize = 8 + WINDOW;
 const END_OF_DOCUMENT: u8 = 0;
 
 #[derive(Serialize, Deserialize)]
@@ -44,7 +45,8 @@ impl Corpus {
             }
         }
         for path in paths {
-            corpus.add(&path.canonicalize()?, bytes_max, &|_| true)?;
+            let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+            corpus.add(&path, bytes_max, &|_| true)?;
         }
         let (steps, least) = (corpus.steps(), 4 * crate::job::SAVE_EVERY);
         if steps < least {
@@ -160,6 +162,10 @@ impl<'t> Window<'t> {
         (self.id >> 32) as usize
     }
 
+    fn number(&self) -> u64 {
+        self.id & u64::from(u32::MAX)
+    }
+
     /// The windows of a slice, where they lie.
     pub fn all_in(slice: &'t [u8]) -> impl Iterator<Item = Self> {
         let (stored, _) = slice.as_chunks::<STORED>();
@@ -167,6 +173,12 @@ impl<'t> Window<'t> {
             let (id, tokens) = stored.split_first_chunk().expect("a stored window is longer than its id");
             Self { id: u64::from_le_bytes(*id), tokens }
         })
+    }
+}
+
+impl fmt::Display for Window<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "window {} of partition {}", self.number(), self.partition())
     }
 }
 
@@ -194,7 +206,8 @@ impl<'c> Packer<'c> {
         Self { partition, documents: corpus.partition(partition), cursor, tokens: None }
     }
 
-    /// Packs the next window into `stored`, as it lies in a slice. False at the end; the last window is padded.
+    /// Packs the next window into `stored`, as it lies in a slice. False at the end; the last window is
+    /// padded.
     pub fn pack(&mut self, stored: &mut Vec<u8>) -> Result<bool> {
         let begin = stored.len();
         stored.extend(Window::id(self.partition, self.cursor.windows).to_le_bytes());

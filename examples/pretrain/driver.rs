@@ -1,7 +1,9 @@
-//! The driver: starts the producers and the trainer, kills some of them on the way, starts them again, ends the stream.
+//! The driver: starts the producers and the trainer, kills some of them on the way, starts them again, ends
+//! the stream.
 //!
 //! - What happens when is decided by progress, which the children report line by line, never by time.
-//! - No child outlives it: dropped ones are killed, and the kernel kills those of a driver that was killed itself.
+//! - No child outlives it: dropped ones are killed, and the kernel kills those of a driver that was killed
+//!   itself.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -23,7 +25,7 @@ const VICTIM: Role = Role::Producer(1);
 /// What happened.
 pub struct Driven {
     /// Who was killed when, and where it went on.
-    pub kills: Vec<String>,
+    pub events: Vec<String>,
     /// The step that the trainer's last save came before when it was killed.
     pub resumed_at: u64,
     /// From the start to the end of the last producer.
@@ -39,8 +41,12 @@ pub fn drive(corpus: &Corpus, store: &Store, run: &Path) -> Result<Driven> {
     // Halfway between two saves, so that the steps since the last one are trained again.
     let trainer_dies_at = corpus.steps() / 2 / SAVE_EVERY * SAVE_EVERY + SAVE_EVERY / 2;
     let victim_dies_at = corpus.batches(1) / 3;
-    let mut driven =
-        Driven { kills: Vec::new(), resumed_at: 0, published_in: Duration::ZERO, trained_in: Duration::ZERO };
+    let mut driven = Driven {
+        events: Vec::new(),
+        resumed_at: 0,
+        published_in: Duration::ZERO,
+        trained_in: Duration::ZERO,
+    };
     let mut finished = 0;
 
     (0..PARTITIONS).try_for_each(|partition| crew.start(Role::Producer(partition)))?;
@@ -50,17 +56,17 @@ pub fn drive(corpus: &Corpus, store: &Store, run: &Path) -> Result<Driven> {
         match heard {
             Heard::Said(said) => {
                 screen.show(role, &said);
-                let (due, when) = match said {
-                    Said::Published { batches, began_after } => {
-                        if began_after > 0 && batches == began_after {
-                            driven.kills.push(screen.say(format!("{role} goes on after batch {batches}")));
-                        }
-                        (role == VICTIM && batches >= victim_dies_at, format!("after batch {batches}"))
+                let due = match said {
+                    Said::Opened { batches: 0 } => false,
+                    Said::Opened { .. } => {
+                        driven.events.push(screen.say(format!("{role} goes on {said}")));
+                        false
                     }
-                    Said::Trained { step, .. } => (step >= trainer_dies_at, format!("after step {step}")),
+                    Said::Published { batches } => role == VICTIM && batches >= victim_dies_at,
+                    Said::Trained { step, .. } => step >= trainer_dies_at,
                 };
                 if due && crew.kill(role)? {
-                    driven.kills.push(screen.say(format!("{role} killed (SIGKILL) {when}")));
+                    driven.events.push(screen.say(format!("{role} killed (SIGKILL) {said}")));
                 }
             }
             Heard::Ended => match (crew.bury(role)?, role) {
@@ -69,7 +75,7 @@ pub fn drive(corpus: &Corpus, store: &Store, run: &Path) -> Result<Driven> {
                     let saved = Saved::load(run)?.ok_or("the trainer was killed before it saved anything")?;
                     driven.resumed_at = saved.position.step.get();
                     let what = format!("{role} goes on at step {}, as saved", driven.resumed_at);
-                    driven.kills.push(screen.say(what));
+                    driven.events.push(screen.say(what));
                     crew.start(role)?;
                 }
                 (Death::Natural, Role::Producer(_)) => {

@@ -1,4 +1,5 @@
-//! What the processes have to agree on: the shape of a batch, who is who, and what a child says to the driver.
+//! What the processes have to agree on: the shape of a batch, who is who, and what a child says to the
+//! driver.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -78,8 +79,10 @@ pub fn producer_name(partition: usize) -> String {
 /// What a child says on its standard output, a line of JSON each.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Said {
-    /// A producer: so many batches of its partition are in the store; it began after so many.
-    Published { batches: u64, began_after: u64 },
+    /// A producer: it goes on after so many batches of its partition.
+    Opened { batches: u64 },
+    /// A producer: so many batches of its partition are in the store.
+    Published { batches: u64 },
     /// The trainer: this step is done.
     Trained { step: u64, loss: f32 },
 }
@@ -88,5 +91,14 @@ impl Said {
     pub fn say(&self) -> Result<()> {
         let mut out = io::stdout().lock();
         Ok(writeln!(out, "{}", serde_json::to_string(self)?)?)
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opened { batches } | Self::Published { batches } => write!(f, "after batch {batches}"),
+            Self::Trained { step, .. } => write!(f, "after step {step}"),
+        }
     }
 }

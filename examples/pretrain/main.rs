@@ -7,14 +7,14 @@
 //!                  (process)       8 slices, one order   └─► share 3 ┘
 //! ```
 //!
-//! - `producer.rs` packs text into windows and publishes global batches; its cursor is committed with each of them.
+//! - `producer.rs` packs text into windows and publishes global batches; its cursor is committed with each.
 //! - `trainer.rs` trains a byte model on them, four shares at a time, and saves model and position together.
-//! - `driver.rs` starts them all, kills one producer and the trainer on the way (SIGKILL), and starts them again.
+//! - `driver.rs` starts them all, kills one producer and the trainer on the way (SIGKILL), starts them again.
 //! - `proof.rs` then compares corpus, store and what was trained: every window once, in order, nothing twice.
 //!
-//! `cargo run --release --example pretrain` trains on the sources of this crate's own dependencies; give it files or
-//! directories to train on something else. It exits with 0 if all is proved, 3 if a proof failed, 1 if the run broke
-//! off, 2 if it was called wrongly.
+//! `cargo run --release --example pretrain` trains on the sources of this crate's own dependencies; give it
+//! files or directories to train on something else. It exits with 0 if all is proved, 3 if a proof failed, 1
+//! if the run broke off, 2 if it was called wrongly.
 #![expect(
     clippy::disallowed_methods,
     reason = "an application, not the engine: clock, threads and files are its own"
@@ -54,6 +54,10 @@ fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
     if words.next_if(|word| word == job::CHILD).is_some() {
         return child(&words.next().unwrap_or_default());
+    }
+    if words.next_if(|word| word == "--help").is_some() {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
     }
     let Some(args) = parse(words) else {
         eprintln!("{USAGE}");
@@ -101,7 +105,7 @@ fn run(args: &Args) -> Result<bool> {
     let outcome = driver::drive(&corpus, &store, &run).and_then(|driven| {
         let proof = proof::prove(&corpus, &store, &run, driven.resumed_at)?;
         screen::table(&driven, &proof, &corpus);
-        Ok(proof.failed.is_none())
+        Ok(proof.failed.is_empty())
     });
     if args.keep || !matches!(outcome, Ok(true)) {
         directory.disable_cleanup(true);

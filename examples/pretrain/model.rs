@@ -120,7 +120,8 @@ fn add_scaled(sum: &mut [f32], values: &[f32], scale: f32) {
     sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value * scale);
 }
 
-/// The dot product of rows whose length is a multiple of 8, in 8 running sums that the compiler makes vectors of.
+/// The dot product of rows whose length is a multiple of 8, in 8 running sums that the compiler makes vectors
+/// of.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0; 8];
     for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {

@@ -1,7 +1,7 @@
 //! A producer: packs its partition of the corpus and publishes it, one global batch after the other.
 //!
-//! It may die at any instruction. The next process that opens the name fences it and goes on from the cursor that was
-//! committed with the last batch that is in: nothing is left out, nothing comes twice.
+//! It may die at any instruction. The next process that opens the name fences it and goes on from the cursor
+//! that was committed with the last batch that is in: nothing is left out, nothing comes twice.
 
 use std::io::Write;
 
@@ -18,9 +18,8 @@ pub fn produce(job: &Job, partition: usize) -> Result<()> {
         [] => Cursor::default(),
         committed => serde_json::from_slice(committed)?,
     };
-    let began_after = producer.next_sequence().get();
     let mut packer = Packer::new(&corpus, partition, cursor);
-    Said::Published { batches: began_after, began_after }.say()?;
+    Said::Opened { batches: producer.next_sequence().get() }.say()?;
 
     while let Some(windows) = next_windows(&mut packer)? {
         let mut draft = producer.draft()?;
@@ -39,7 +38,7 @@ pub fn produce(job: &Job, partition: usize) -> Result<()> {
         let ids: Vec<u8> = windows.iter().flat_map(|window| window.id.to_le_bytes()).collect();
         draft.attach(&ids)?;
         let published = producer.publish(draft, serde_json::to_vec(&packer.cursor)?)?.wait()?;
-        Said::Published { batches: published.sequence.get() + 1, began_after }.say()?;
+        Said::Published { batches: published.sequence.next().get() }.say()?;
     }
     producer.finish()?;
     Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, STORED};
 use crate::driver::Driven;
 use crate::job::{PARTITIONS, Role, Said};
 use crate::proof::Proof;
@@ -37,7 +37,7 @@ impl Screen {
 
     pub fn show(&self, role: Role, said: &Said) {
         match (role, said) {
-            (Role::Producer(partition), Said::Published { batches, .. }) => {
+            (Role::Producer(partition), Said::Opened { batches } | Said::Published { batches }) => {
                 self.producers[partition].set_message("batches");
                 self.producers[partition].set_position(*batches);
             }
@@ -64,30 +64,28 @@ impl Screen {
 
 /// What is to be remembered of a run.
 pub fn table(driven: &Driven, proof: &Proof, corpus: &Corpus) {
-    let rate = |time: Duration| proof.bytes as f64 / 1e6 / time.as_secs_f64();
-    let (published, trained) = (driven.published_in, driven.trained_in);
     let windows: u64 = (0..PARTITIONS).map(|partition| corpus.windows(partition)).sum();
+    let megabytes = (windows * STORED as u64) as f64 / 1e6;
+    let rate = |time: Duration| {
+        let seconds = time.as_secs_f64();
+        format!("{:.1} MB/s over {seconds:.1} s", megabytes / seconds)
+    };
     println!();
-    println!("in       {windows} windows, {:.1} MB/s for {:.1} s", rate(published), published.as_secs_f64());
-    println!(
-        "out      {} steps, {:.1} MB/s for {:.1} s",
-        corpus.steps(),
-        rate(trained),
-        trained.as_secs_f64()
-    );
+    println!("in       {megabytes:.1} MB, {windows} windows: {}", rate(driven.published_in));
+    println!("out      {megabytes:.1} MB, {} steps: {}", corpus.steps(), rate(driven.trained_in));
     println!(
         "waits    in next_batch: p50 {:.0} us, p99 {:.0} us",
         proof.waited_us(0.5),
         proof.waited_us(0.99)
     );
     println!("loss     {:.3} at the start, {:.3} at the end", proof.loss_first, proof.loss_last);
-    for event in &driven.kills {
+    for event in &driven.events {
         println!("event    {event}");
     }
     for what in &proof.proved {
         println!("proved   {what}");
     }
-    if let Some(what) = &proof.failed {
+    for what in &proof.failed {
         println!("FAILED   {what}");
     }
 }

@@ -1,7 +1,7 @@
 //! The trainer: four data-parallel shares as threads of one process, stepping together.
 //!
-//! It may die at any instruction. What it saves, model and position in one file, is a pair: whoever starts from the
-//! model goes on at exactly the step that the model hasn't seen.
+//! It may die at any instruction. What it saves, model and position in one file, is a pair: whoever starts
+//! from the model goes on at exactly the step that the model hasn't seen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Barrier, RwLock};
 use std::time::Instant;
 
-use batchweave::{Position, Run, Share, Start, Store};
+use batchweave::{Position, Run, Share, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::Window;
@@ -107,12 +107,10 @@ impl Meeting {
 }
 
 pub fn train(job: &Job) -> Result<()> {
-    let (start, model) = match Saved::load(&job.run)? {
-        Some(saved) => (Start::Position(saved.position), saved.model()),
-        None => (Start::Beginning, Model::new()),
-    };
+    let saved = Saved::load(&job.run)?;
+    let model = saved.as_ref().map_or_else(Model::new, Saved::model);
     // One handle for all threads: they share its view of the store, its waiting and its mapped files.
-    let run = Store::open(&job.store)?.run(start)?;
+    let run = Store::open(&job.store)?.run(saved.map(|saved| saved.position))?;
     let meeting = Meeting { brought: [const { RwLock::new(None) }; SHARES], barrier: Barrier::new(SHARES) };
     // A share that stops would leave the others at the barrier for ever, so it takes the process with it.
     let report = std::panic::take_hook();
