@@ -91,7 +91,8 @@ pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const POOL_BYTES_MAX: usize = 512 << 20;
 /// Slices that follow each other share one buffer up to this.
 pub const BUFFER_BYTES: u64 = 16 << 20;
-/// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list takes.
+/// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list
+/// takes.
 pub const FINDINGS_MAX: usize = 10_000;
 /// Of these, broken slices of one part: a file that was overwritten shouldn't hide what else is wrong.
 pub const FINDINGS_PER_PART_MAX: u32 = 16;

@@ -33,6 +33,13 @@ impl From<Position> for Start {
     }
 }
 
+/// What was saved last, or the beginning if nothing was.
+impl From<Option<Position>> for Start {
+    fn from(saved: Option<Position>) -> Self {
+        saved.map_or(Self::Beginning, Self::Position)
+    }
+}
+
 /// A view of a store at one moment, from which any number of consumers read; see
 /// [`Store::run`](crate::Store::run).
 ///

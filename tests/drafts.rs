@@ -1,5 +1,6 @@
-//! Drafts that went wrong halfway. Method: one write of a draft fails in the simulator's storage, and the caller goes on as
-//! if it hadn't; what is then published has to read back whole, or not be published at all.
+//! Drafts that went wrong halfway. Method: one write of a draft fails in the simulator's storage, and the
+//! caller goes on as if it hadn't; what is then published has to read back whole, or not be published at
+//! all.
 
 use std::io::Write;
 use std::path::Path;

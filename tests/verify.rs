@@ -1,6 +1,6 @@
-//! Verification of whole stores. The method: a store with everything that a store can have is clean; then one thing is
-//! broken at a time (every byte of a small commit and of an index, sampled bytes of all files, cuts, swaps, removals), and
-//! the report has to name the file that it was done to.
+//! Verification of whole stores. The method: a store with everything that a store can have is clean; then
+//! one thing is broken at a time (every byte of a small commit and of an index, sampled bytes of all files,
+//! cuts, swaps, removals), and the report has to name the file that it was done to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,8 +143,8 @@ fn counts(samples: u64) -> Counts {
     Counts { samples, tokens: samples * 10 }
 }
 
-/// One complete segment and a few commits of the next, all small. The commit at version 3 has every piece that a small one
-/// can have.
+/// One complete segment and a few commits of the next, all small. The commit at version 3 has every piece
+/// that a small one can have.
 fn small() -> Broken {
     let broken = Broken::new(1);
     let mut producer = broken.store.producer("tok-017").unwrap();

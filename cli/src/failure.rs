@@ -1,6 +1,7 @@
 //! How a run ends: its exit code, and the one sentence that says why.
 //!
-//! - Every [`ErrorKind`] has an exit code of its own; the codes are part of the command's interface and never change.
+//! - Every [`ErrorKind`] has an exit code of its own; the codes are part of the command's interface and
+//!   never change.
 //! - The sentence is one line, whatever bytes a path holds, and ends with the cause.
 //! - A closed pipe is no failure: whoever reads has what they wanted.
 

@@ -49,8 +49,8 @@ fn by_variable() -> (Targets, Option<std::ffi::OsString>) {
     }
 }
 
-/// A level for all, or a list such as `info,batchweave::log=debug`. A bare word is no target: a level that is misspelt
-/// would silence everything.
+/// A level for all, or a list such as `info,batchweave::log=debug`. A bare word is no target: a level that
+/// is misspelt would silence everything.
 fn filter(text: &str) -> Option<Targets> {
     if text.contains('=') {
         return text.parse().ok();

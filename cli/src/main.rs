@@ -1,6 +1,7 @@
 //! The command `batchweave`: looks into, verifies and tends a store.
 //!
-//! - Verbs use the library's public API only; each has a file of its own in `verbs/`. `bench` alone looks below.
+//! - Verbs use the library's public API only; each has a file of its own in `verbs/`. `bench` alone looks
+//!   below.
 //! - Facts go to stdout, as text or as JSON; progress, warnings and errors go to stderr.
 //! - How a run ended is its exit code, a distinct one for each kind of error: see `failure`.
 //! - A reader that closes the pipe ends the command quietly.
@@ -32,8 +33,8 @@ struct Command {
 struct Verbosity {
     /// Say more on stderr: -v what is done, -vv details, -vvv everything
     ///
-    /// The environment variable BATCHWEAVE_LOG says the same in words, for all or for a part, such as "info" or
-    /// "batchweave::log=debug"; -v and -q go before it.
+    /// The environment variable BATCHWEAVE_LOG says the same in words, for all or for a part, such as
+    /// "info" or "batchweave::log=debug"; -v and -q go before it.
     #[arg(short, long, global = true, display_order = 1001, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
     /// Say less on stderr: -q errors only, without progress; -qq also no logged errors

@@ -74,7 +74,8 @@ pub(crate) fn print(fact: &(impl Serialize + Display), format: Format) -> Result
     output.flush()
 }
 
-/// Ends the process as soon as nobody reads its output any more, though there may be nothing to write for hours.
+/// Ends the process as soon as nobody reads its output any more, though there may be nothing to write for
+/// hours.
 ///
 /// For verbs that only read: the process ends wherever it is.
 pub(crate) fn end_when_closed() -> io::Result<()> {

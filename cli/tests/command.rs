@@ -1,7 +1,8 @@
 //! The command, by running it: real processes, their bytes, their exit codes.
 //!
-//! Method: a store in a directory of its own for each test; processes meet at pipes and exits, never by the clock. Kinds of
-//! error that need another filesystem or a race have their codes checked beside the table, in `failure`.
+//! Method: a store in a directory of its own for each test; processes meet at pipes and exits, never by the
+//! clock. Kinds of error that need another filesystem or a race have their codes checked beside the table,
+//! in `failure`.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -298,7 +299,8 @@ fn a_closed_pipe_ends_quietly() {
     let mut follow = place.follow(&["--timeout", "60"]);
     let mut lines = BufReader::new(follow.stdout.take().unwrap());
     lines.read_line(&mut String::new()).unwrap();
-    // Now it waits for a step that never comes, and has nothing to write. If it only waited, it would end with 19.
+    // Now it waits for a step that never comes, and has nothing to write. If it only waited, it would end
+    // with 19.
     drop(lines);
     wait(follow).good();
 

@@ -169,7 +169,8 @@ impl Index {
     }
 }
 
-/// Opens an index's file and reads its header: of this store and segment, and as long as it says; none if it is absent.
+/// Opens an index's file and reads its header: of this store and segment, and as long as it says; none if
+/// it is absent.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported` or `Io`, without the path.

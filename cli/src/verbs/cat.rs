@@ -9,8 +9,8 @@ use crate::output::Output;
 
 /// Write the bytes of a step to stdout, verified, and nothing else
 ///
-/// Without options: all slices, one after the other, each verified before it is written. Where a step has several
-/// parts, theirs follow one another in order.
+/// Without options: all slices, one after the other, each verified before it is written. Where a step has
+/// several parts, theirs follow one another in order.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

@@ -34,8 +34,8 @@ enum Verb {
 
 /// Publish one part, a slice from each file
 ///
-/// The producer is opened anew, so a process that runs under its name is fenced off, and is left unfinished. Samples
-/// and tokens aren't counted.
+/// The producer is opened anew, so a process that runs under its name is fenced off, and is left
+/// unfinished. Samples and tokens aren't counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

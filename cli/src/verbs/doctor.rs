@@ -11,8 +11,8 @@ use crate::output::{Format, Output, one_line, path_text};
 
 /// Try out whether a store may live in a directory
 ///
-/// Tries every way to publish, in a private directory inside that is removed again. Exits with 0 when a store may live
-/// there, with 1 when not.
+/// Tries every way to publish, in a private directory inside that is removed again. Exits with 0 when a
+/// store may live there, with 1 when not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

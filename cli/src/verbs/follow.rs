@@ -12,9 +12,9 @@ use crate::output::{self, Bytes, Format, Output, count};
 
 /// Read a share step by step as it is published, and print a line for each
 ///
-/// A line has the step, how many slices the share has, their bytes, samples and tokens, then each slice's bytes and
-/// checksum (XXH3-64). Every slice is read and verified. Two ranks of the same share print the same. Ends with 0 where
-/// the stream is closed, at --until, or when nobody reads the output any more.
+/// A line has the step, how many slices the share has, their bytes, samples and tokens, then each slice's
+/// bytes and checksum (XXH3-64). Every slice is read and verified. Two ranks of the same share print the
+/// same. Ends with 0 where the stream is closed, at --until, or when nobody reads the output any more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

@@ -11,8 +11,8 @@ use crate::output::{self, Format, path_text};
 
 /// Make a store in a directory that is empty or doesn't exist yet
 ///
-/// The mount is probed first: one that can't keep a store's promises is refused (see `doctor`). The choices made here
-/// are fixed for the life of the store.
+/// The mount is probed first: one that can't keep a store's promises is refused (see `doctor`). The choices
+/// made here are fixed for the life of the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
@@ -21,7 +21,8 @@ Example:
 pub(crate) struct Init {
     /// The store's directory; its parent exists
     root: PathBuf,
-    /// Slices of every part are a multiple of this: take the largest data-parallel size that will read the store
+    /// Slices of every part are a multiple of this: take the largest data-parallel size that will read the
+    /// store
     #[arg(long, value_name = "N", default_value_t = 1)]
     divisor: u32,
     /// Parts that make a step; more mixes several producers into each step

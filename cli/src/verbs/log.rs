@@ -11,8 +11,9 @@ use crate::output::{self, Bytes, Format, Output, count, one_line};
 
 /// List the commits of a store: what each did, by whom, when, where
 ///
-/// Times and hosts are what the writer's machine said; no promise rests on them. A commit that is void had no effect,
-/// and the line says why. A commit that can't be read is said on stderr, and those after it still come.
+/// Times and hosts are what the writer's machine said; no promise rests on them. A commit that is void had
+/// no effect, and the line says why. A commit that can't be read is said on stderr, and those after it
+/// still come.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

@@ -13,8 +13,8 @@ use crate::output::{self, Format};
 
 /// Finish a producer on behalf of whoever ran it
 ///
-/// Nobody waits for it any more, and a process that still runs under the name can publish nothing more. The name can be
-/// opened again, and then goes on where it was.
+/// Nobody waits for it any more, and a process that still runs under the name can publish nothing more. The
+/// name can be opened again, and then goes on where it was.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

@@ -12,8 +12,8 @@ use crate::output::{Bytes, Format, Output, count, one_line, path_text};
 
 /// Read every byte of a store and hold it against its checksums and the rules of the log
 ///
-/// Says what is wrong and where, and exits with 1 then. Changes nothing, and may run beside writers and readers. Litter
-/// is what interrupted processes left behind: it harms nothing, and isn't wrong.
+/// Says what is wrong and where, and exits with 1 then. Changes nothing, and may run beside writers and
+/// readers. Litter is what interrupted processes left behind: it harms nothing, and isn't wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
