@@ -237,7 +237,7 @@ fn every_verb_that_prints_facts_prints_json() {
     assert_eq!((&producers[1]["name"], &producers[1]["state"]), (&"q".into(), &"text".into()));
     assert_eq!(producers.len(), 2);
 
-    let follow = ["--json", "--until", "2"];
+    let follow = ["--json", "--until", "2", "--timeout", "0"];
     let steps = wait(place.follow(&follow)).json();
     assert_eq!((&steps[1]["step"], &steps[1]["slices"][0]["bytes"]), (&1.into(), &5.into()));
     assert_eq!(steps[0]["slices"][0]["checksum"], steps[1]["slices"][0]["checksum"]);
@@ -346,7 +346,7 @@ fn verbs_that_read_change_nothing() {
     run(args!["cat", place.root, "3"]).good();
     run(args!["producers", place.root]).good();
     run(args!["verify", place.root]).good();
-    wait(place.follow(&["--until", "20"])).good();
+    wait(place.follow(&["--until", "20", "--timeout", "0"])).good();
     assert!(snapshot(&place.root) == before);
 }
 
