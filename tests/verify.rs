@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use batchweave::env::System;
+use batchweave::format::checksum;
+use batchweave::format::commit::{Draft as Header, Seen, seal};
+use batchweave::format::index::{Header as IndexHeader, Section};
+use batchweave::format::record::Record;
 use batchweave::storage::{Access, Dir, File, Storage, read_exact_at, write_all_at};
 use batchweave::{
     CommitInfo, Compression, Counts, Draft, Durability, Options, Producer, Settings, Store, VerifyReport,
@@ -354,9 +358,85 @@ fn what_is_in_anothers_place_is_found() {
     clean(&broken.verify());
 }
 
+/// A lie whose checksums are right is one only against the rest of the log: each is told where it is.
+#[test]
+fn sealed_lies_of_an_index_are_found() {
+    let broken = small();
+    let path = index(0);
+    let whole = broken.read(&path);
+    let header = IndexHeader::decode(whole[..256].try_into().unwrap()).unwrap();
+    // Why the fourth version has no effect, the second part's ordinal, a digit of the state, one of a producer's state.
+    for (section, at) in [
+        (Section::Versions, 3 * 32 + 26),
+        (Section::Parts, 16 + 8),
+        (Section::State, 56),
+        (Section::ProducerStates, 17),
+    ] {
+        let mut bytes = whole.clone();
+        let placed = header.placed(section);
+        bytes[placed.offset as usize + at] ^= 1;
+        let mut lie = header;
+        let lying = lie.sections.iter_mut().find(|one| one.offset == placed.offset).unwrap();
+        lying.checksum = checksum::of(&bytes[placed.offset as usize..][..placed.length as usize]);
+        bytes[..256].copy_from_slice(&lie.encode());
+        broken.replace(&path, &bytes);
+        names(&broken.verify(), &path);
+    }
+    broken.replace(&path, &whole);
+    clean(&broken.verify());
+}
+
+/// Openers look back over two segments only (R10); verification over all that is there.
+#[test]
+fn what_a_commit_has_seen_is_held_against_all_history() {
+    let rich = rich();
+    let seen: Vec<_> = rich.store.commits(Version::ZERO).unwrap().map(Result::unwrap).collect();
+    let open = |seen| {
+        let draft = Header {
+            store: rich.store.uuid(),
+            nonce: batchweave::Nonce::new([9; 16]),
+            generation: batchweave::Generation::ZERO,
+            seen: Some(seen),
+            attempt_us: 0,
+            people: Default::default(),
+        };
+        let record = Record::Open { producer: batchweave::Name::new("late").unwrap(), last: None };
+        seal(draft, &record).unwrap().block
+    };
+    let path = commit(39);
+    rich.write(&path, &*open(Seen { version: Version::new(2), checksum: seen[2].checksum }));
+    clean(&rich.verify());
+    rich.replace(&path, &*open(Seen { version: Version::new(2), checksum: seen[3].checksum }));
+    assert!(rich.store.info().is_ok(), "an opener doesn't look back that far");
+    names(&rich.verify(), &path);
+}
+
+/// Bytes, entry and seal changed together: only the table's checksum in the record is left to tell.
+#[test]
+fn a_resealed_slice_is_found_by_its_table() {
+    let broken = of_parts(4);
+    let path = commit(1);
+    let mut bytes = broken.read(&path);
+    bytes[4096] ^= 1;
+    let sum = checksum::of(&bytes[4096..4096 + 17]).get();
+    let entry = 4096 + 64;
+    bytes[entry + 24..entry + 32].copy_from_slice(&sum.to_le_bytes());
+    let seal = checksum::seeded(0, &bytes[entry..entry + 56]).get();
+    bytes[entry + 56..entry + 64].copy_from_slice(&seal.to_le_bytes());
+    broken.replace(&path, &bytes);
+    let report = broken.verify();
+    names(&report, &path);
+    assert_eq!(report.findings[0].what, "the checksum of the slice table differs");
+}
+
 #[test]
 fn store_and_strangers_are_found() {
     let mut broken = small();
+    let other = small().read("STORE");
+    let own = broken.read("STORE");
+    broken.replace("STORE", &other);
+    names(&broken.verify(), "STORE");
+    broken.replace("STORE", &own);
     for at in [0, 8, 24, 56, 300, 511] {
         names(&broken.verify_flipped("STORE", at), "STORE");
     }
