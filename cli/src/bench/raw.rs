@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Timespec};
 use rustix::time::{ClockId, clock_gettime};
 
+const COMMITS_PER_MARK: u64 = 256;
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Nanoseconds of the machine's monotonic clock: the same in every process of it.
@@ -42,7 +43,7 @@ impl RawLog {
         for made in [path.to_owned(), path.join("stage"), path.join("log"), path.join("marks")] {
             std::fs::create_dir(made)?;
         }
-        File::create_new(path.join("marks/0"))?;
+        File::create_new(path.join("marks/000000000000"))?;
         Self::open(path)
     }
 
@@ -76,16 +77,21 @@ impl RawLog {
     }
 
     /// What the protocol adds to a commit: the marks listed by a directory opened anew, an absent mark opened by name,
-    /// and the next number, absent, opened too.
+    /// and the next number, absent, opened too. There are as many marks as a store of as many commits has.
     pub(super) fn look(&self) -> io::Result<usize> {
         let marks = rustix::fs::openat(&self.root, "marks", DIRECTORY, Mode::empty())?;
+        if self.next.is_multiple_of(COMMITS_PER_MARK) {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let mark = format!("{:012}", self.next / COMMITS_PER_MARK);
+            rustix::fs::openat(&marks, mark, flags, Mode::from_raw_mode(0o666))?;
+        }
         let mut buffer = Vec::with_capacity(32 << 10);
         let mut entries = RawDir::new(&marks, buffer.spare_capacity_mut());
         let mut found = 0;
         while let Some(entry) = entries.next() {
             found += usize::from(!entry?.file_name().to_bytes().starts_with(b"."));
         }
-        absent(&marks, "2")?;
+        absent(&marks, "none")?;
         absent(&self.log, &name(self.next))?;
         Ok(found)
     }
