@@ -75,18 +75,26 @@ impl OpenCommit {
         if offset.checked_add(length).is_some_and(|end| end <= size) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Corrupt, "the file is cut short"))
+        Err(cut_short())
     }
 }
 
 /// A range of a mapping, faulted in, so that what is missing is an error and not a SIGBUS.
 pub(super) fn mapped<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
-    let cut = || Error::new(ErrorKind::Corrupt, "the file is cut short");
-    let start = usize::try_from(range.start).map_err(|_| cut())?;
-    let end = usize::try_from(range.end).map_err(|_| cut())?;
-    let bytes = mapping.get(start..end).ok_or_else(cut)?;
-    log.storage.populate(mapping, range).map_err(|error| cut().caused_by(error))?;
+    let bytes = of_mapping(mapping, range.clone())?;
+    log.storage.populate(mapping, range).map_err(|error| cut_short().caused_by(error))?;
     Ok(bytes)
+}
+
+/// A range of a mapping that is faulted in already, as part of a larger one.
+pub(super) fn of_mapping(mapping: &Mapping, range: Range<u64>) -> Result<&[u8]> {
+    let start = usize::try_from(range.start).map_err(|_| cut_short())?;
+    let end = usize::try_from(range.end).map_err(|_| cut_short())?;
+    mapping.get(start..end).ok_or_else(cut_short)
+}
+
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Corrupt, "the file is cut short")
 }
 
 /// The commits that were read last.

@@ -20,8 +20,8 @@ use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{
-    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER, WINDOW_BYTES_DEFAULT,
-    WINDOW_STEPS_DEFAULT,
+    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER,
+    WINDOW_BYTES_DEFAULT, WINDOW_STEPS_DEFAULT,
 };
 use crate::position::Position;
 use crate::share::Share;
@@ -193,7 +193,7 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            // Until the step is taken, so that the thread doesn't come between.
+            // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
             hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
             grown.map_err(|error| self.about(error))?;
@@ -271,8 +271,8 @@ impl Consumer {
         if let Ok(batch) = &taken {
             window.bytes = window.bytes.saturating_sub(bytes_of(batch));
         }
-        // Waking the thread costs more than a hand-out; half a window is enough to go on from.
-        let low = window.ready.len().saturating_mul(2) <= self.options.window_steps;
+        // Waking the thread costs more than a hand-out; a quarter of the window is enough to go on from.
+        let low = window.ready.len().saturating_mul(4) <= self.options.window_steps;
         drop(window);
         if low {
             self.shared.work.notify();
@@ -287,17 +287,20 @@ impl Consumer {
             if let Some(taken) = self.take_ready()? {
                 return Ok(taken);
             }
-            let claimed = {
+            let (claimed, hungry) = {
                 let mut window = self.shared.window.lock();
                 let free = !window.loading && window.ready.is_empty();
                 if free {
                     window.next = step.next();
                 }
-                free
+                (free, window.hungry.is_some())
             };
             if claimed {
-                // The thread may read on from the step after this one meanwhile.
-                self.shared.work.notify();
+                // The thread may read on from the step after this one meanwhile. While a consumer waits for the
+                // log the thread looks by itself, so it is woken only if there is something to read already.
+                if !hungry || self.shared.reader.horizon().next_step > step.next() {
+                    self.shared.work.notify();
+                }
                 return Ok(self.shared.load(step));
             }
             self.shared.ready.wait(seen, None);
@@ -359,8 +362,8 @@ impl<'c> Hungry<'c> {
 
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
+        // Without a wake-up, which would come before the batch is in the caller's hands: the thread looks by itself.
         self.0.window.lock().hungry = None;
-        self.0.work.notify();
     }
 }
 
@@ -381,6 +384,7 @@ impl Drop for Alive<'_> {
 enum Task {
     Load(Step),
     AwaitConsumer,
+    AwaitHungry,
     AwaitLog(Step),
     Stop,
 }
@@ -400,6 +404,10 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
             }
             Task::AwaitConsumer => {
                 shared.work.wait(seen, None);
+                lingered = false;
+            }
+            Task::AwaitHungry => {
+                shared.work.wait(seen, Some(HUNGRY_LOOK));
                 lingered = false;
             }
             // The consumer may be back at once, and then it waits for itself.
@@ -427,14 +435,16 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
     if window.stopped {
         Task::Stop
-    } else if full || failed || ended || window.hungry == Some(step) {
+    } else if full || failed || ended || horizon.generation != shared.view.generation {
         Task::AwaitConsumer
-    } else if horizon.next_step > step && horizon.generation == shared.view.generation {
+    } else if window.hungry == Some(step) {
+        Task::AwaitHungry
+    } else if horizon.next_step > step {
         window.loading = true;
         window.next = step.next();
         Task::Load(step)
-    } else if window.hungry.is_some() || horizon.generation != shared.view.generation {
-        Task::AwaitConsumer
+    } else if window.hungry.is_some() {
+        Task::AwaitHungry
     } else {
         Task::AwaitLog(step)
     }

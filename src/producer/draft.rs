@@ -246,9 +246,10 @@ impl Draft {
     }
 
     fn skip_to_multiple_of(&mut self, bytes: u64) -> Result<()> {
-        let too_long = self.invalid("a commit is at most i64::MAX bytes");
-        let Some(sink) = &mut self.sink else { return Err(too_long) };
-        let offset = align(sink.end(), bytes).ok_or(too_long)?;
+        let end = self.sink.as_ref().and_then(|sink| align(sink.end(), bytes));
+        let (Some(sink), Some(offset)) = (&mut self.sink, end) else {
+            return Err(self.invalid("a commit is at most i64::MAX bytes"));
+        };
         sink.skip_to(&self.log, offset).map_err(write_failed)
     }
 
