@@ -101,8 +101,9 @@ pub const COMMIT_CACHE: usize = 4;
 /// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits
 /// for the log itself: a consumer that waits gets a commit at first hand.
 pub const PREFETCH_LINGER: Duration = Duration::from_millis(2);
-/// While the consumer waits for the log itself, the prefetcher looks this often whether it has left: a wake-up would cost
-/// each step that was waited for its own delay, and reading ahead begins this much later at most.
+/// While the consumer waits for the log itself, the prefetcher looks this often whether it has left: a
+/// wake-up would cost each step that was waited for its own delay, and reading ahead begins this much later
+/// at most.
 pub const HUNGRY_LOOK: Duration = Duration::from_millis(50);
 /// History is looked at again before a hand-out when the last look is older than this.
 pub const HISTORY_AGE_MAX: Duration = Duration::from_secs(1);

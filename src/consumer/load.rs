@@ -130,7 +130,8 @@ pub(super) fn slice(
     }
 }
 
-/// One slice of a mapped part, verified; its bytes and their list are faulted in already, which costs as much as hashing.
+/// One slice of a mapped part, verified; its bytes and their list are faulted in already, which costs as
+/// much as hashing.
 fn mapped_slice(mapping: &Arc<Mapping>, part: &PartDescriptor, entry: &SliceEntry) -> Result<Slice> {
     let start = part.place.saturating_add(entry.offset);
     let bytes = of_mapping(mapping, start..start.saturating_add(entry.stored))?;

@@ -193,7 +193,8 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
+            // Until this call is over: a thread that is woken before the batch is handed out only gets in
+            // its way.
             hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
             grown.map_err(|error| self.about(error))?;
@@ -296,8 +297,9 @@ impl Consumer {
                 (free, window.hungry.is_some())
             };
             if claimed {
-                // The thread may read on from the step after this one meanwhile. While a consumer waits for the
-                // log the thread looks by itself, so it is woken only if there is something to read already.
+                // The thread may read on from the step after this one meanwhile. While a consumer waits for
+                // the log the thread looks by itself, so it is woken only if there is something to read
+                // already.
                 if !hungry || self.shared.reader.horizon().next_step > step.next() {
                     self.shared.work.notify();
                 }
@@ -362,7 +364,8 @@ impl<'c> Hungry<'c> {
 
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
-        // Without a wake-up, which would come before the batch is in the caller's hands: the thread looks by itself.
+        // Without a wake-up, which would come before the batch is in the caller's hands: the thread looks
+        // by itself.
         self.0.window.lock().hungry = None;
     }
 }

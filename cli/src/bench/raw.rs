@@ -1,7 +1,8 @@
 //! The raw system calls that the engine is held against, call by call as a careful program would make them.
 //!
 //! - Durable: write, fdatasync, link, unlink, fsync of the directory. Nothing less would survive a power cut.
-//! - It checks no checksum on disk, knows no order, no identity and no crash: what it can't do, it needn't pay for.
+//! - It checks no checksum on disk, knows no order, no identity and no crash: what it can't do, it needn't
+//!   pay for.
 //! - The command's only `unsafe` is here: mapping files that this very run has made.
 
 #![expect(unsafe_code, reason = "mmap; each block has its SAFETY note")]
@@ -55,8 +56,8 @@ impl RawLog {
         Ok(Self { root, stage, log, next: 0 })
     }
 
-    /// Creates a staged file, writes it in one go, syncs it if told, links it under its number and unlinks the staged
-    /// name; syncs the directory if told.
+    /// Creates a staged file, writes it in one go, syncs it if told, links it under its number and unlinks
+    /// the staged name; syncs the directory if told.
     pub(super) fn commit(&mut self, bytes: &[u8], synced: bool) -> io::Result<u64> {
         let staged = format!("draft-{:016x}", self.next);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -76,8 +77,9 @@ impl RawLog {
         Ok(number)
     }
 
-    /// What the protocol adds to a commit: the marks listed by a directory opened anew, an absent mark opened by name,
-    /// and the next number, absent, opened too. There are as many marks as a store of as many commits has.
+    /// What the protocol adds to a commit: the marks listed by a directory opened anew, an absent mark
+    /// opened by name, and the next number, absent, opened too. There are as many marks as a store of as
+    /// many commits has.
     pub(super) fn look(&self) -> io::Result<usize> {
         let marks = rustix::fs::openat(&self.root, "marks", DIRECTORY, Mode::empty())?;
         if self.next.is_multiple_of(COMMITS_PER_MARK) {
@@ -142,7 +144,8 @@ pub(super) fn map(file: &File, populate: bool) -> io::Result<Mmap> {
     if populate {
         options.populate();
     }
-    // SAFETY: the file is one of this run's own in its private directory; once finished it is never written again.
+    // SAFETY: the file is one of this run's own in its private directory; once finished it is never written
+    // again.
     unsafe { options.map(file) }
 }
 
@@ -176,8 +179,8 @@ impl Words {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         let start = self.0[at..at + 4].as_ptr().cast::<u32>().cast_mut();
-        // SAFETY: a page's start plus a multiple of 64 is aligned, lies within the writable mapping, and is only ever
-        // used as an atomic, for as long as the borrow of `self`.
+        // SAFETY: a page's start plus a multiple of 64 is aligned, lies within the writable mapping, and is
+        // only ever used as an atomic, for as long as the borrow of `self`.
         unsafe { AtomicU32::from_ptr(start) }
     }
 
