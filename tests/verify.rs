@@ -1,6 +1,6 @@
-//! Verification of whole stores. The method: a store with everything that a store can have is clean; then one thing is
-//! broken at a time (every byte of a small commit and of an index, sampled bytes of all files, cuts, swaps, removals), and
-//! the report has to name the file that it was done to.
+//! Verification of whole stores. The method: a store with everything that a store can have is clean; then one
+//! thing is broken at a time (every byte of a small commit and of an index, sampled bytes of all files, cuts,
+//! swaps, removals), and the report has to name the file that it was done to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -264,7 +264,8 @@ fn sampled_bytes_of_every_file_count() {
     clean(&rich.verify());
 }
 
-/// A slice of several blocks: its bytes, its list and the padding between are told apart from each other, and the step.
+/// A slice of several blocks: its bytes, its list and the padding between are told apart from each other, and
+/// the step.
 #[test]
 fn a_broken_slice_names_its_step() {
     let mut rich = rich();
@@ -365,7 +366,8 @@ fn sealed_lies_of_an_index_are_found() {
     let path = index(0);
     let whole = broken.read(&path);
     let header = IndexHeader::decode(whole[..256].try_into().unwrap()).unwrap();
-    // Why the fourth version has no effect, the second part's ordinal, a digit of the state, one of a producer's state.
+    // Why the fourth version has no effect, the second part's ordinal, a digit of the state, one of a
+    // producer's state.
     for (section, at) in [
         (Section::Versions, 3 * 32 + 26),
         (Section::Parts, 16 + 8),

@@ -1,7 +1,8 @@
 //! One index against the log: every entry, the state and the producers' states, as replay has them.
 //!
 //! - Where a segment couldn't be replayed whole, the index is still held against itself.
-//! - A producer's state in an index is that of its commit if its checksum is: the commit's own bytes were verified there.
+//! - A producer's state in an index is that of its commit if its checksum is: the commit's own bytes were
+//!   verified there.
 
 use super::known::Known;
 use super::replayer::Replayer;

@@ -47,7 +47,8 @@ impl<'l> Known<'l> {
     /// `Corrupt` or `Io`.
     pub(super) fn section(&self, section: Section) -> Result<Vec<u8>> {
         let placed = self.header.placed(section);
-        // The file was found to be as long as the header says, so this takes no more memory than it has bytes.
+        // The file was found to be as long as the header says, so this takes no more memory than it has
+        // bytes.
         let mut bytes = vec![0; usize::try_from(placed.length).unwrap_or(usize::MAX)];
         read_exact_at(&*self.log.storage, &self.file, &mut bytes, placed.offset).map_err(read::short)?;
         check_section(section, placed, &bytes)?;

@@ -1,7 +1,7 @@
 //! Where every byte of a commit has to be, and what it is: pure, without a file.
 //!
-//! - No byte is outside: header block, slices, block lists, tables, items and records are under a checksum, all between
-//!   them is a [`Span::Zero`].
+//! - No byte is outside: header block, slices, block lists, tables, items and records are under a checksum,
+//!   all between them is a [`Span::Zero`].
 //! - A layout has no freedom: a slice that begins anywhere but right after the one before is a fault.
 
 use std::ops::Range;
@@ -49,7 +49,8 @@ fn states(rewind: &Rewind) -> Vec<Span> {
     rewind.producers.iter().map(state).collect()
 }
 
-/// What lies in a part behind its slice table, up to `limit`, where the next part or the record begins or the file ends.
+/// What lies in a part behind its slice table, up to `limit`, where the next part or the record begins or the
+/// file ends.
 pub(super) fn behind_table(part: &PartDescriptor, layout: &Layout, limit: u64) -> [Span; 6] {
     let item = |start: u64, length: u64, checksum, what: &str| Span::Item {
         range: start..start.saturating_add(length),
@@ -85,7 +86,8 @@ impl SliceWalk {
         Self { part: *part, end: 0, next: Some(0), whole: true, sums: [0; 3] }
     }
 
-    /// Goes on over an entry: gives the padding before its bytes, and between them and its block list, in the commit.
+    /// Goes on over an entry: gives the padding before its bytes, and between them and its block list, in the
+    /// commit.
     ///
     /// # Errors
     /// Says why it can't be there; the slices after it can't be judged either then.

@@ -1,7 +1,7 @@
 //! What lies in stage/, by what the log knows of it: no age, no owner's process, no clock (P8).
 //!
-//! A staged file is dead if its nonce is in the log, its sequence is in, or its producer is unknown, finished or opened
-//! anew. All else may be in use by a writer that is alive.
+//! A staged file is dead if its nonce is in the log, its sequence is in, or its producer is unknown, finished
+//! or opened anew. All else may be in use by a writer that is alive.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,9 +1,9 @@
 //! Replays the log segment by segment from any place on, past what is damaged.
 //!
-//! - The state at a segment's beginning is the replayed one, or that of the index before it; after a commit that couldn't
-//!   be replayed it isn't known until the next segment, and says why.
-//! - A commit that isn't the one of its index entry (R7), or contradicts what was seen (R10), is never replayed. `seen` is
-//!   held against all history that is still there, not only the newest two segments.
+//! - The state at a segment's beginning is the replayed one, or that of the index before it; after a commit
+//!   that couldn't be replayed it isn't known until the next segment, and says why.
+//! - A commit that isn't the one of its index entry (R7), or contradicts what was seen (R10), is never
+//!   replayed. `seen` is held against all history that is still there, not only the newest two segments.
 
 use std::io;
 
@@ -153,16 +153,16 @@ impl<'l> Replayer<'l> {
         }
         match self.checksum_of(seen.version, version) {
             Some(known) if known != seen.checksum => wrong(format!(
-                "the commit has seen version {} with checksum {}, the log has it with {known}: one of the two isn't \
-                 the commit that was there",
+                "the commit has seen version {} with checksum {}, the log has it with {known}: one of the two \
+                 isn't the commit that was there",
                 seen.version, seen.checksum
             )),
             _ => Ok(()),
         }
     }
 
-    /// The record checksum of a commit before `version`; none where nothing tells. An index that can't be read is told of
-    /// where it lies, not here.
+    /// The record checksum of a commit before `version`; none where nothing tells. An index that can't be
+    /// read is told of where it lies, not here.
     fn checksum_of(&mut self, wanted: Version, version: Version) -> Option<Checksum> {
         let segment = wanted.segment(self.log.segment_size());
         if segment == version.segment(self.log.segment_size()) {

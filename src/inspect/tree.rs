@@ -1,7 +1,7 @@
 //! The names in a store's directory: each is one that the store gives, and of the kind that it gives.
 //!
-//! - Listed in the order index, log, marks, against the order in which a writer makes them (R4): so what a running writer
-//!   adds meanwhile can't look like a hole.
+//! - Listed in the order index, log, marks, against the order in which a writer makes them (R4): so what a
+//!   running writer adds meanwhile can't look like a hole.
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
@@ -53,7 +53,8 @@ impl Tree {
             let what = "there is no segment at all, or no mark at all";
             return sink.find(PathBuf::from(names::MARKS), what);
         };
-        // Marks were listed after the log, so a higher one may be a running writer's: then its segment is there by now.
+        // Marks were listed after the log, so a higher one may be a running writer's: then its segment is
+        // there by now.
         if highest > newest && !matches!(log.open_segment(highest), Ok(Some(_))) {
             let path = Path::new(names::LOG).join(names::segment(highest));
             sink.find(path, "the segment's directory is missing, though it has a mark");
@@ -157,7 +158,8 @@ pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Ve
     })
 }
 
-/// Whether a name stands for what it has to; anything else is never opened. One that is gone is no fault here.
+/// Whether a name stands for what it has to; anything else is never opened. One that is gone is no fault
+/// here.
 pub(super) fn is_of_kind(
     log: &Log,
     sink: &mut Sink<'_>,

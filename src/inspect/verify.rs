@@ -1,8 +1,8 @@
 //! The walk over a whole store: names, then segment by segment commits and index, then what lies about.
 //!
 //! - One fault is one finding where that can be: what only follows from it isn't told again.
-//! - What is missing is a fault only if nothing allows it: the segment's parts are all below the floor or rewound, as of
-//!   a state read after it was found missing.
+//! - What is missing is a fault only if nothing allows it: the segment's parts are all below the floor or
+//!   rewound, as of a state read after it was found missing.
 
 use std::path::{Path, PathBuf};
 
@@ -90,8 +90,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only when every part
-    /// up to the first index that is left is below the floor.
+    /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only
+    /// when every part up to the first index that is left is below the floor.
     fn reclaimed(&self) -> Segment {
         let Some((life, first)) = self.life.as_ref().zip(self.tree.indexes.first()) else {
             return Segment::ZERO;
@@ -115,7 +115,8 @@ impl Walk<'_, '_> {
         let complete = self.tree.newest().is_some_and(|newest| segment < newest);
         match &self.replayer.index {
             Err(error) => self.sink.find(path, error.sentence()),
-            // Of the newest segment only if it was there before the segment was listed: then all of it is, too.
+            // Of the newest segment only if it was there before the segment was listed: then all of it is,
+            // too.
             Ok(Some(known)) if complete || self.tree.indexes.contains(&segment) => {
                 let place = Place::from(path);
                 let segment_size = self.log.segment_size();
