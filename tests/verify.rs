@@ -1,6 +1,6 @@
-//! Verification of whole stores. The method: a store with everything that a store can have is clean; then
-//! one thing is broken at a time (every byte of a small commit and of an index, sampled bytes of all files,
-//! cuts, swaps, removals), and the report has to name the file that it was done to.
+//! Verification of whole stores. The method: a store with everything that a store can have is clean; then one
+//! thing is broken at a time (every byte of a small commit and of an index, sampled bytes of all files, cuts,
+//! swaps, removals), and the report has to name the file that it was done to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -264,8 +264,8 @@ fn sampled_bytes_of_every_file_count() {
     clean(&rich.verify());
 }
 
-/// A slice of several blocks: its bytes, its list and the padding between are told apart from each other,
-/// and the step.
+/// A slice of several blocks: its bytes, its list and the padding between are told apart from each other, and
+/// the step.
 #[test]
 fn a_broken_slice_names_its_step() {
     let mut rich = rich();

@@ -49,8 +49,8 @@ fn states(rewind: &Rewind) -> Vec<Span> {
     rewind.producers.iter().map(state).collect()
 }
 
-/// What lies in a part behind its slice table, up to `limit`, where the next part or the record begins or
-/// the file ends.
+/// What lies in a part behind its slice table, up to `limit`, where the next part or the record begins or the
+/// file ends.
 pub(super) fn behind_table(part: &PartDescriptor, layout: &Layout, limit: u64) -> [Span; 6] {
     let item = |start: u64, length: u64, checksum, what: &str| Span::Item {
         range: start..start.saturating_add(length),
@@ -86,8 +86,8 @@ impl SliceWalk {
         Self { part: *part, end: 0, next: Some(0), whole: true, sums: [0; 3] }
     }
 
-    /// Goes on over an entry: gives the padding before its bytes, and between them and its block list, in
-    /// the commit.
+    /// Goes on over an entry: gives the padding before its bytes, and between them and its block list, in the
+    /// commit.
     ///
     /// # Errors
     /// Says why it can't be there; the slices after it can't be judged either then.
@@ -148,9 +148,8 @@ mod tests {
     use super::*;
     use crate::format::part::{Counts, Item};
     use crate::format::record::Rewound;
-    use crate::id::{Generation, Sequence, Step};
+    use crate::id::{Generation, Name, Sequence, Step};
     use crate::limits::CHECKSUM_BLOCK_BYTES;
-    use crate::name::Name;
 
     fn entry(offset: u64, length: u64) -> SliceEntry {
         let counts = Counts { samples: 1, tokens: 2 };

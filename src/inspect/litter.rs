@@ -1,7 +1,7 @@
 //! What lies in stage/, by what the log knows of it: no age, no owner's process, no clock (P8).
 //!
-//! A staged file is dead if its nonce is in the log, its sequence is in, or its producer is unknown,
-//! finished or opened anew. All else may be in use by a writer that is alive.
+//! A staged file is dead if its nonce is in the log, its sequence is in, or its producer is unknown, finished
+//! or opened anew. All else may be in use by a writer that is alive.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,10 +11,9 @@ use std::path::Path;
 use super::sink::Sink;
 use super::tree;
 use crate::format::names::{self, Staged};
-use crate::id::{Incarnation, Nonce, Sequence};
+use crate::id::{Incarnation, Name, Nonce, Sequence};
 use crate::log::Log;
 use crate::log::state::State;
-use crate::name::Name;
 use crate::storage::Dir;
 
 /// The names in stage/ as they were before the log was read.

@@ -1,8 +1,8 @@
 //! Looking into a store: its commits one by one, and whether every byte is what was written.
 //!
 //! - Nothing is ever modified, not even the doorbell; a read-only mount will do.
-//! - What is found is told, never mended, and nothing is hidden: verification goes on after a fault where
-//!   it can.
+//! - What is found is told, never mended, and nothing is hidden: verification goes on after a fault where it
+//!   can.
 //! - Memory is bounded: slices pass through in blocks of 1 MiB, indexes by section, and the list of faults
 //!   has an end.
 //! - What a store that is being written shows for a moment isn't a fault: all is judged as of the call.
@@ -18,13 +18,12 @@ mod sink;
 mod tree;
 mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
 use crate::error::Result;
-use crate::id::{Checksum, Generation, Incarnation, Nonce, Step, Version};
-use crate::name::Name;
+use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Step, Version};
 use crate::store::Store;
 
 /// One commit of the log; see [`Store::commits`].
@@ -141,15 +140,15 @@ pub struct Litter {
 }
 
 /// A report has to be readable whatever bytes a stranger's name has.
-fn lossy<S: Serializer>(path: &PathBuf, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
+fn lossy<S: Serializer>(path: impl AsRef<Path>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.as_ref().display())
 }
 
 impl Store {
     /// The commits from `from` on, or from the first that is retained, to the head as of this call, in order.
     ///
-    /// An item is an error where a commit can't be read or isn't the one that the log speaks of; the
-    /// commits after it still come, but what they do may not be known before the next segment, and their
+    /// An item is an error where a commit can't be read or isn't the one that the log speaks of; the commits
+    /// after it still come, but what they do may not be known before the next segment, and their
     /// [`CommitInfo::void`] says so then.
     ///
     /// # Errors
