@@ -11,9 +11,10 @@ use std::path::Path;
 use super::sink::Sink;
 use super::tree;
 use crate::format::names::{self, Staged};
-use crate::id::{Incarnation, Name, Nonce, Sequence};
+use crate::id::{Incarnation, Nonce, Sequence};
 use crate::log::Log;
 use crate::log::state::State;
+use crate::name::Name;
 use crate::storage::Dir;
 
 /// The names in stage/ as they were before the log was read.

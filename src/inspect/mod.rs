@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 
 use crate::error::Result;
-use crate::id::{Checksum, Generation, Incarnation, Name, Nonce, Step, Version};
+use crate::id::{Checksum, Generation, Incarnation, Nonce, Step, Version};
+use crate::name::Name;
 use crate::store::Store;
 
 /// One commit of the log; see [`Store::commits`].
