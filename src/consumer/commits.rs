@@ -1,9 +1,10 @@
-//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record checksum.
+//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record
+//! checksum.
 //!
-//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is checked before
-//!   anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read that comes short
-//!   tells the same.
+//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
+//!   checked before anything of it is handed out.
+//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read
+//!   that comes short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;
@@ -102,6 +103,8 @@ pub(super) struct Commits {
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// Mapping failed once, so everything is read.
     unmappable: AtomicBool,
+    /// Populating worked once, so the kernel has it.
+    populates: AtomicBool,
 }
 
 impl Commits {
@@ -167,9 +170,14 @@ impl Commits {
         }
         let mapping = match log.storage.map(&file, length) {
             // Before Linux 5.14 nothing says that a page can't be read but a SIGBUS; so read there.
+            Ok(mapping) if self.populates.load(Ordering::Relaxed) => Ok(mapping),
             Ok(mapping) => match log.storage.populate(&mapping, 0..1) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
-                _ => Ok(mapping),
+                Err(_) => Ok(mapping),
+                Ok(()) => {
+                    self.populates.store(true, Ordering::Relaxed);
+                    Ok(mapping)
+                }
             },
             Err(error) => Err(error),
         };
@@ -177,7 +185,8 @@ impl Commits {
             Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, path = %log.path.display(), "commits can't be mapped here, so they are read");
+                    let path = log.path.display();
+                    tracing::warn!(%error, %path, "commits can't be mapped here, so they are read");
                 }
                 Ok(Body::File(file))
             }

@@ -1,8 +1,8 @@
 //! Reading and verifying slices, mapped or copied.
 //!
 //! - Nothing is handed out before its checksum was right: block by block, hashed while it is in the cache.
-//! - Only what is asked for is read: a reader's own entries, and for a range the blocks that it touches. So one slice of 8
-//!   and one of 65,536 cost the same.
+//! - Only what is asked for is read: a reader's own entries, and for a range the blocks that it touches. So
+//!   one slice of 8 and one of 65,536 cost the same.
 //! - In copy mode slices that follow each other share a pooled buffer.
 
 use std::ops::Range;

@@ -2,8 +2,9 @@
 //!
 //! - What is delivered advances the position, what is read ahead doesn't: a position is delivered steps only.
 //! - The window is bounded in steps and bytes; it always admits one step, however large.
-//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step that it waited
-//!   for; the thread then stays out of its way. While the consumer is away the thread waits and reads for it.
+//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step
+//!   that it waited for; the thread then stays out of its way. While the consumer is away the thread waits
+//!   and reads for it.
 //! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
 //! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
 
@@ -118,8 +119,8 @@ struct Window {
     next: Step,
     /// The thread is reading the step before `next`.
     loading: bool,
-    /// The consumer is waiting for the log itself.
-    hungry: bool,
+    /// The step that the consumer is waiting for itself.
+    hungry: Option<Step>,
     /// The consumer is gone.
     stopped: bool,
     /// The thread has panicked.
@@ -140,7 +141,7 @@ impl Consumer {
             bytes: 0,
             next: position.step,
             loading: false,
-            hungry: false,
+            hungry: None,
             stopped: false,
             poisoned: false,
         };
@@ -159,12 +160,13 @@ impl Consumer {
         self.shared.share
     }
 
-    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the same step on
-    /// every rank.
+    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the
+    /// same step on every rank.
     ///
     /// # Errors
-    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when the share's
-    /// count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position doesn't move.
+    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when
+    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position
+    /// doesn't move.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_batch_timeout(self.options.timeout)
     }
@@ -178,7 +180,6 @@ impl Consumer {
         let shared = Arc::clone(&self.shared);
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
-        // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
         let mut hungry = None;
         loop {
             match self.poll()? {
@@ -193,7 +194,8 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            hungry.get_or_insert_with(|| Hungry::new(&shared));
+            // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
+            hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
             grown.map_err(|error| self.about(error))?;
         }
@@ -207,8 +209,8 @@ impl Consumer {
         self.start()?;
         match self.poll()? {
             Next::Pending => {
-                let step = self.position.step;
-                self.shared.reader.advance_for(step).map_err(|error| self.about(error))?;
+                let looked = self.shared.reader.look_if_due(self.position.step);
+                looked.map_err(|error| self.about(error))?;
                 self.poll()
             }
             other => Ok(other),
@@ -248,7 +250,7 @@ impl Consumer {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+            reader.look().map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
         if horizon.generation == self.shared.view.generation {
@@ -290,11 +292,11 @@ impl Consumer {
                 if free {
                     window.next = step.next();
                 }
-                (free, window.hungry)
+                (free, window.hungry.is_some())
             };
             if claimed {
-                // The thread may read on from the step after this one meanwhile. While a consumer waits for the log the
-                // thread looks by itself, so it is woken only if there is something to read already.
+                // The thread may read on from the step after this one meanwhile. While a consumer waits for the
+                // log the thread looks by itself, so it is woken only if there is something to read already.
                 if !hungry || self.shared.reader.horizon().next_step > step.next() {
                     self.shared.work.notify();
                 }
@@ -351,8 +353,8 @@ impl Shared {
 struct Hungry<'c>(&'c Shared);
 
 impl<'c> Hungry<'c> {
-    fn new(shared: &'c Shared) -> Self {
-        shared.window.lock().hungry = true;
+    fn new(shared: &'c Shared, step: Step) -> Self {
+        shared.window.lock().hungry = Some(step);
         Self(shared)
     }
 }
@@ -360,7 +362,7 @@ impl<'c> Hungry<'c> {
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
         // Without a wake-up, which would come before the batch is in the caller's hands: the thread looks by itself.
-        self.0.window.lock().hungry = false;
+        self.0.window.lock().hungry = None;
     }
 }
 
@@ -432,15 +434,15 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
     if window.stopped {
         Task::Stop
-    } else if full || failed || ended {
+    } else if full || failed || ended || horizon.generation != shared.view.generation {
         Task::AwaitConsumer
-    } else if horizon.next_step > step && horizon.generation == shared.view.generation {
+    } else if window.hungry == Some(step) {
+        Task::AwaitHungry
+    } else if horizon.next_step > step {
         window.loading = true;
         window.next = step.next();
         Task::Load(step)
-    } else if horizon.generation != shared.view.generation {
-        Task::AwaitConsumer
-    } else if window.hungry {
+    } else if window.hungry.is_some() {
         Task::AwaitHungry
     } else {
         Task::AwaitLog(step)

@@ -2,7 +2,8 @@
 //!
 //! - All figures come from one run on one directory; engine and raw calls take turns (see [`rounds`]).
 //! - The raw calls are in [`raw`], which alone has `unsafe`; what each side does is said in the output.
-//! - Everything is made in a private directory under the one given, and removed at the end, also after an error.
+//! - Everything is made in a private directory under the one given, and removed at the end, also after an
+//!   error.
 //! - The only place of the command that goes below the public API, through the library's feature `internals`.
 
 mod raw;
@@ -32,6 +33,12 @@ type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Resu
 
 /// Measures what the engine costs, beside the raw system calls
 #[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Example:
+  batchweave bench basics /dev/shm"
+)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     what: What,
@@ -41,8 +48,8 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Measures commits, ingest, reads and visibility in a directory; takes about a minute
     ///
-    /// Everything is written to a private directory under DIR and removed at the end. Engine and raw system calls take
-    /// turns, and each ratio is the median over rounds, since machines are shared.
+    /// Everything is written to a private directory under DIR and removed at the end. Engine and raw system
+    /// calls take turns, and each ratio is the median over rounds, since machines are shared.
     Basics {
         /// A directory on the filesystem to be measured
         dir: PathBuf,

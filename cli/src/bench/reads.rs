@@ -1,6 +1,7 @@
 //! Reading what is in the page cache: mapped, copied, and the hand-out of what is ready.
 //!
-//! - The consumer hashes every byte that it is given, in the engine's rounds on top of the engine's own verification.
+//! - The consumer hashes every byte that it is given, in the engine's rounds on top of the engine's own
+//!   verification.
 //! - Raw and engine read the same files, by the same implementation of XXH3.
 
 use std::fs::File;

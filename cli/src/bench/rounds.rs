@@ -1,7 +1,7 @@
 //! Rounds: engine and raw calls by turns on the same directory, and what is made of their times.
 //!
-//! - A machine is never quiet, so only what ran side by side is compared: the figure is the median over rounds of the
-//!   round's ratio, and who goes first changes from round to round.
+//! - A machine is never quiet, so only what ran side by side is compared: the figure is the median over
+//!   rounds of the round's ratio, and who goes first changes from round to round.
 //! - The first round warms both up and isn't counted.
 
 use std::io::{IsTerminal, Write};

@@ -1,7 +1,7 @@
 //! From the publish call in one process to the bytes mapped and touched in another.
 //!
-//! - The other process is this program again, once for each side; it answers with the time at which it had touched every
-//!   page, by the machine's one monotonic clock.
+//! - The other process is this program again, once for each side; it answers with the time at which it had
+//!   touched every page, by the machine's one monotonic clock.
 //! - Between two pings both sides fall asleep, as a trainer that is faster than its producers does.
 //! - A child that is left alone ends by itself; one that is left over is killed.
 

@@ -141,6 +141,9 @@ impl Fault {
         if !fate.delay.is_zero() {
             self.env.sleep(fate.delay);
         }
+        for act in &fate.meanwhile {
+            act();
+        }
         if self.is_stopped() {
             self.record.lock().keep(Call { number, method, on, outcome: Outcome::Stopped });
             return Err(io::Error::other(Stopped));

@@ -83,20 +83,24 @@ impl fmt::Debug for Match {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Rule {
     calls: Match,
     fitted: u64,
     then: Then,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 enum Then {
     Fail(i32),
     LoseReply(i32),
     Cut(usize),
     Delay(Duration),
+    Meanwhile(Act),
 }
+
+/// What others do while a call waits.
+pub(super) type Act = Arc<dyn Fn() + Send + Sync>;
 
 /// What a [`Fault`](crate::Fault) does to the calls of its process.
 ///
@@ -153,6 +157,13 @@ impl Plan {
         self.rule(calls, Then::Delay(delay))
     }
 
+    /// The process sleeps before these calls, and `act` happens meanwhile: other processes run, files
+    /// vanish, a crash is tried on a fork of the disk. It has to leave this process's own storage alone.
+    #[must_use]
+    pub fn meanwhile(self, calls: Match, act: impl Fn() + Send + Sync + 'static) -> Self {
+        self.rule(calls, Then::Meanwhile(Arc::new(act)))
+    }
+
     fn rule(mut self, calls: Match, then: Then) -> Self {
         self.rules.push(Rule { calls, fitted: 0, then });
         self
@@ -165,17 +176,27 @@ impl Plan {
             if !rule.fits(method, name) {
                 continue;
             }
-            match rule.then {
-                Then::Fail(errno) if fate.failure.is_none() => fate.failure = Some(Failure::Before(errno)),
+            match &rule.then {
+                Then::Fail(errno) if fate.failure.is_none() => fate.failure = Some(Failure::Before(*errno)),
                 Then::LoseReply(errno) if fate.failure.is_none() => {
-                    fate.failure = Some(Failure::After(errno))
+                    fate.failure = Some(Failure::After(*errno))
                 }
                 Then::Fail(_) | Then::LoseReply(_) => {}
-                Then::Cut(bytes) => fate.bytes_max = fate.bytes_max.min(bytes),
-                Then::Delay(delay) => fate.delay += delay,
+                Then::Cut(bytes) => fate.bytes_max = fate.bytes_max.min(*bytes),
+                Then::Delay(delay) => fate.delay += *delay,
+                Then::Meanwhile(act) => fate.meanwhile.push(Arc::clone(act)),
             }
         }
         fate
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("calls", &self.calls)
+            .field("fitted", &self.fitted)
+            .finish_non_exhaustive()
     }
 }
 
@@ -200,6 +221,7 @@ pub(super) struct Fate {
     pub(super) failure: Option<Failure>,
     pub(super) bytes_max: usize,
     pub(super) delay: Duration,
+    pub(super) meanwhile: Vec<Act>,
 }
 
 #[derive(Clone, Copy)]
@@ -210,6 +232,6 @@ pub(super) enum Failure {
 
 impl Default for Fate {
     fn default() -> Self {
-        Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO }
+        Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO, meanwhile: Vec::new() }
     }
 }

@@ -1,3 +1,5 @@
+//! A plan does to each call just what it says, and to no other.
+
 use std::error::Error;
 use std::sync::Arc;
 
@@ -166,4 +168,19 @@ fn a_running_call_of_a_stopped_process_has_no_reply() {
         }
         assert!(Stopped::caused(&waiter.join().unwrap().unwrap_err()));
     });
+}
+
+#[test]
+fn others_act_while_a_call_waits() {
+    let disk = Memory::new();
+    let other = disk.clone();
+    let act = move || {
+        let root = other.open_root("/".as_ref()).unwrap();
+        other.make_dir(&root, "log").unwrap();
+    };
+    let plan = Plan::new().meanwhile(Match::method(Method::MakeDir).named("log").nth(1), act);
+    let process = Fault::new(Arc::new(disk), plan);
+    let root = process.open_root("/".as_ref()).unwrap();
+    let error = process.make_dir(&root, "log").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(errno::EEXIST), "another came first");
 }

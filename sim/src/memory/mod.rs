@@ -119,6 +119,15 @@ impl Memory {
         self.shared.woken.notify_all();
     }
 
+    /// Another filesystem, in the state that this one is in now: what a crash at this moment leaves, to be
+    /// looked at in as many ways as there are forks. Its cost is that of the names; bytes are shared until
+    /// written to.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let state = self.shared.state.lock().fork();
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), woken: Condvar::new() }) }
+    }
+
     /// Makes everything durable, as a kernel does in its own time.
     pub fn write_back(&self) {
         self.shared.state.lock().write_back();

@@ -1,3 +1,5 @@
+//! What survives a power cut, and what the calls answer.
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -338,4 +340,36 @@ fn a_synced_rename_takes_earlier_changes_of_its_names_along() {
     disk.memory.sync_dir(&a).unwrap();
     disk.memory.sync_dir(&b).unwrap();
     assert_eq!(paths(&disk.cut(|_| false)), "a/ b/ b/x", "the removal came after what replaced it");
+}
+
+#[test]
+fn a_fork_goes_its_own_way_durable_and_not() {
+    let disk = Disk::new();
+    let dir = disk.dir("log");
+    disk.memory.sync_dir(&disk.root).unwrap();
+    let file = disk.put(&dir, "old", b"old");
+    disk.memory.sync_file(&file).unwrap();
+    disk.memory.sync_dir(&dir).unwrap();
+    disk.put(&dir, "new", b"new");
+    let fork = Disk::of(disk.memory.fork());
+    disk.memory.remove(&dir, "old").unwrap();
+    assert_eq!(fork.read("log/old"), b"old");
+    assert_eq!(errno_of(fork.memory.list(&dir)), Some(errno::EBADF), "handles stay with their filesystem");
+    let fork_dir = fork.memory.open_dir(&fork.root, "log").unwrap();
+    fork.put(&fork_dir, "mine", b"mine");
+    assert_eq!(disk.memory.paths(), ["log/", "log/new"]);
+    let fork = fork.cut(|_| false);
+    assert_eq!(fork.memory.paths(), ["log/", "log/old"]);
+}
+
+#[test]
+fn a_fork_gives_back_the_room_of_what_only_a_handle_held() {
+    let disk = Disk::new();
+    let held = disk.put(&disk.root, "held", &[1; 4096]);
+    disk.memory.remove(&disk.root, "held").unwrap();
+    let fork = Disk::of(disk.memory.fork());
+    let free = |disk: &Disk| disk.memory.space(&disk.root).unwrap().bytes_free;
+    assert_eq!(free(&fork), free(&disk) + 4096);
+    drop(held);
+    assert_eq!(free(&fork), free(&disk));
 }

@@ -26,7 +26,7 @@ const SWEEP_SLACK: usize = 1024;
 /// What Linux takes as the length of a name.
 const NAME_BYTES_MAX: usize = 255;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     /// Its newest name, for people.
     pub(super) label: String,
@@ -37,13 +37,13 @@ pub(super) struct Node {
     pub(super) body: Body,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Body {
     File(Content),
     Directory(Entries),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     pub(super) live: Pages,
     pub(super) durable: Pages,
@@ -51,7 +51,7 @@ pub(super) struct Content {
     pub(super) wakes: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entries {
     pub(super) parent: Id,
     pub(super) live: BTreeMap<String, Id>,
@@ -59,7 +59,7 @@ pub(super) struct Entries {
 }
 
 /// One name given to a node, or taken away.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Edit {
     pub(super) dir: Id,
     pub(super) name: String,
@@ -67,7 +67,7 @@ pub(super) struct Edit {
 }
 
 /// What one call did to names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) words: String,
     pub(super) edits: Vec<Edit>,
@@ -76,7 +76,7 @@ pub(super) struct Change {
     pub(super) under: Vec<Id>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) nodes: BTreeMap<Id, Node>,
     pub(super) pending: Vec<Change>,
@@ -259,6 +259,18 @@ impl State {
             return Err(error(errno::ENOSPC));
         }
         Ok(written)
+    }
+
+    /// The same filesystem with nobody at it: no handle is open.
+    pub(super) fn fork(&self) -> Self {
+        let mut state = self.clone();
+        let held: Vec<Id> =
+            state.nodes.iter().filter(|(_, node)| node.handles > 0).map(|(id, _)| *id).collect();
+        for id in held {
+            state.node(id).handles = 0;
+            state.free_if_gone(id);
+        }
+        state
     }
 
     /// Ends a handle.

@@ -1,0 +1,197 @@
+//! What the engine's tests share: stores over the simulator's storages, parts that say whose they are, and
+//! the examination of what a crash has left.
+//!
+//! - A part's slices, and the state committed with it, are functions of producer and sequence: whoever
+//!   reads them can tell a lost, doubled, torn or misplaced one.
+//! - [`replay`] reads the log from its first version by itself, without indexes: the truth that tails are
+//!   held against.
+//! - Nothing here waits, sleeps or looks at a clock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave::format::record::Record;
+use batchweave::log::apply::Void;
+use batchweave::log::state::State;
+use batchweave::log::tail::Tail;
+use batchweave::log::{Log, read};
+use batchweave::storage::Storage;
+use batchweave::{
+    ConsumerOptions, Counts, Error, Next, Options, Producer, Published, Result, Settings, Share, Start,
+    Store, Version,
+};
+use batchweave_sim::Seeded;
+
+/// Where the stores of these tests lie in memory.
+pub const PATH: &str = "/store";
+
+/// The smallest segments, so that boundaries come often.
+pub fn options() -> Options {
+    Options::new().segment_size(16)
+}
+
+/// Opens or creates the store as a process of its own: its nonces come from `seed`, so no two may share one.
+pub fn create(storage: Arc<dyn Storage>, seed: u64, options: Options, settings: &Settings) -> Result<Store> {
+    Store::open_or_create_on(Path::new(PATH), storage, Arc::new(Seeded::new(seed)), options, settings)
+}
+
+/// Opens the store as a process of its own.
+pub fn open(storage: impl Storage + 'static, seed: u64) -> Result<Store> {
+    open_with(Arc::new(storage), seed, &Settings::new())
+}
+
+/// As [`open`], with settings.
+pub fn open_with(storage: Arc<dyn Storage>, seed: u64, settings: &Settings) -> Result<Store> {
+    Store::open_on(Path::new(PATH), storage, Arc::new(Seeded::new(seed)), settings)
+}
+
+/// What part `sequence` of a producer holds.
+pub fn text(producer: &str, sequence: u64) -> String {
+    format!("{producer}/{sequence}")
+}
+
+/// What a producer commits with part `sequence`.
+pub fn state(producer: &str, sequence: u64) -> String {
+    format!("{producer} is after {sequence}")
+}
+
+/// Who a text belongs to.
+pub fn parse(text: &[u8]) -> (String, u64) {
+    let text = std::str::from_utf8(text).expect("the text of a part");
+    let (producer, sequence) = text.split_once('/').expect("producer/sequence");
+    (producer.to_owned(), sequence.parse().expect("a sequence"))
+}
+
+/// A draft of the producer's next part: the text, once for every slice that the divisor asks for.
+pub fn draft(producer: &mut Producer, slices: u32) -> Result<batchweave::Draft> {
+    let bytes = text(producer.name().as_str(), producer.next_sequence().get());
+    let mut draft = producer.draft()?;
+    for _ in 0..slices {
+        draft.add_slice(bytes.as_bytes(), Counts { samples: 1, tokens: 2 })?;
+    }
+    Ok(draft)
+}
+
+/// Publishes the producer's next part.
+pub fn publish(producer: &mut Producer) -> Result<Published> {
+    let draft = draft(producer, 1)?;
+    let after = state(producer.name().as_str(), producer.next_sequence().get());
+    Ok(producer.publish(draft, after).map_err(Error::from)?.wait()?)
+}
+
+/// The log, replayed from its first version without any index.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The state at its end.
+    pub state: State,
+    /// Whose parts became visible, in order.
+    pub parts: Vec<(String, u64)>,
+    /// Why each commit has no effect, if it has none.
+    pub voids: Vec<Option<Void>>,
+}
+
+/// Replays the whole log.
+pub fn replay(log: &Log) -> Replayed {
+    let mut state = State::new(log.parts_per_step());
+    let (mut parts, mut voids) = (Vec::new(), Vec::new());
+    loop {
+        let version = state.next_version;
+        let segment = log.open_segment(version.segment(log.segment_size())).expect("a readable log");
+        let Some(file) = segment.and_then(|dir| read::open(log, &dir, version).ok()) else { break };
+        let commit = read::commit(log, &file, version).expect("a whole commit").to_commit();
+        let void = state.apply(version, &commit).expect("a record of this version");
+        voids.push(void);
+        if let Some(Record::Parts(record)) = &commit.record
+            && void.is_none()
+        {
+            let sequences = record.first.get()..record.first.get() + record.parts.len() as u64;
+            parts.extend(sequences.map(|sequence| (record.producer.as_str().to_owned(), sequence)));
+        }
+    }
+    Replayed { state, parts, voids }
+}
+
+/// Holds a freshly loaded tail, and every index, against the replay from the beginning.
+pub fn check_replay(store: &Store) -> Replayed {
+    let log = store.inner();
+    let replayed = replay(log);
+    let tail = Tail::load(log).expect("a log that loads");
+    assert_eq!(tail.state, replayed.state, "the newest index and what follows it differ from the whole log");
+    let size = log.segment_size();
+    // A commit in a segment proves that the one before is indexed (R4); the segment's own last commit
+    // doesn't.
+    let newest = replayed.voids.len().saturating_sub(1) as u64 / u64::from(size);
+    for segment in 0..newest {
+        let index = batchweave::log::index::Index::open(log, segment.into()).expect("a readable index");
+        let index = index.unwrap_or_else(|| panic!("segment {segment} is complete and has no index"));
+        index.verify_all().expect("a whole index");
+        for slot in 0..u64::from(size) {
+            let version = Version::new(segment * u64::from(size) + slot);
+            let void = replayed.voids[version.get() as usize].map_or(0, Void::number);
+            assert_eq!(index.version(version).expect("its entry").void, void, "version {version}");
+        }
+    }
+    replayed
+}
+
+/// Reads all that is visible by a consumer, from step 0; one text for each part.
+pub fn read_all(store: &Store) -> Vec<(String, u64)> {
+    let run = store.run(Start::Beginning).expect("a run from the beginning");
+    let options = ConsumerOptions::new().window_steps(0);
+    let mut consumer = run.consumer_with(Share::WHOLE, options).expect("a consumer");
+    let mut found = Vec::new();
+    loop {
+        match consumer.try_next().expect("a readable step") {
+            Next::Batch(batch) => {
+                let slices: Vec<_> = batch.slices().map(|slice| slice.expect("a whole slice")).collect();
+                let each = slices.len() / store.options().parts_per_step as usize;
+                found.extend(slices.iter().step_by(each.max(1)).map(|slice| parse(slice)));
+            }
+            _ => return found,
+        }
+    }
+}
+
+/// Every producer's parts are 0, 1, 2, ... in the order of the log; gives how many there are (P3).
+pub fn check_dense(parts: &[(String, u64)]) -> BTreeMap<String, u64> {
+    let mut next = BTreeMap::new();
+    for (producer, sequence) in parts {
+        let expected = next.entry(producer.clone()).or_insert(0);
+        assert_eq!(sequence, expected, "producer {producer} lost or doubled a part: {parts:?}");
+        *expected += 1;
+    }
+    next
+}
+
+/// Opens a name and holds it against what is visible of it: next sequence and state are exactly those (P3).
+pub fn reopen(store: &Store, name: &str, parts: &[(String, u64)]) -> Producer {
+    let producer = store.producer(name).expect("a name can always be taken over");
+    let count = parts.iter().filter(|(other, _)| other == name).count() as u64;
+    assert_eq!(producer.next_sequence().get(), count, "{name} goes on after its last visible part");
+    let expected = count.checked_sub(1).map(|last| state(name, last)).unwrap_or_default();
+    assert_eq!(producer.state(), expected.as_bytes(), "{name} gets the state of its last visible part");
+    producer
+}
+
+/// Everyone can go on: a new producer, the old names, and a reader of all (P7). Gives all parts that are
+/// there then.
+pub fn check_going_on(store: &Store, names: &[&str]) -> Vec<(String, u64)> {
+    if store.info().expect("its info").closed.is_some() {
+        assert!(store.reopen().expect("a closed stream can be reopened"));
+    }
+    let before = replay(store.inner()).parts;
+    let mut other = store.producer("another").expect("a new name");
+    publish(&mut other).expect("another producer goes on");
+    for name in names {
+        let mut producer = reopen(store, name, &before);
+        publish(&mut producer).expect("a reopened producer goes on");
+    }
+    let after = check_replay(store).parts;
+    assert_eq!(after.len(), before.len() + 1 + names.len());
+    assert!(after.starts_with(&before), "what was visible stays, in its order (P2)");
+    check_dense(&after);
+    let per_step = store.options().parts_per_step as usize;
+    assert_eq!(read_all(store), after[..after.len() / per_step * per_step], "a consumer reads just that");
+    after
+}
