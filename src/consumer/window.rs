@@ -112,7 +112,8 @@ struct Shared {
 
 #[derive(Debug)]
 struct Window {
-    ready: VecDeque<Result<Batch>>,
+    /// Each with its bytes: counting them anew at the hand-out would fetch all slices from the thread's cache.
+    ready: VecDeque<(u64, Result<Batch>)>,
     bytes: u64,
     /// The next step to be read by whoever comes first.
     next: Step,
@@ -268,12 +269,10 @@ impl Consumer {
             let what = "the thread that reads ahead has panicked; its message is in the log";
             return Err(self.about(Error::new(ErrorKind::Io, what)));
         }
-        let Some(taken) = window.ready.pop_front() else { return Ok(None) };
-        if let Ok(batch) = &taken {
-            window.bytes = window.bytes.saturating_sub(bytes_of(batch));
-        }
-        // Waking the thread costs more than a hand-out; a quarter of the window is enough to go on from.
-        let low = window.ready.len().saturating_mul(4) <= self.options.window_steps;
+        let Some((bytes, taken)) = window.ready.pop_front() else { return Ok(None) };
+        window.bytes = window.bytes.saturating_sub(bytes);
+        // Waking the thread costs more than a hand-out; half a window is enough to go on from.
+        let low = window.ready.len().saturating_mul(2) <= self.options.window_steps;
         drop(window);
         if low {
             self.shared.work.notify();
@@ -434,7 +433,7 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     let step = window.next;
     let full = window.ready.len() >= options.window_steps
         || (window.bytes >= options.window_bytes && !window.ready.is_empty());
-    let failed = window.ready.back().is_some_and(Result::is_err);
+    let failed = window.ready.back().is_some_and(|(_, loaded)| loaded.is_err());
     let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
     if window.stopped {
         Task::Stop
@@ -454,10 +453,11 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
 }
 
 fn deliver(shared: &Shared, loaded: Result<Batch>) {
+    let bytes = loaded.as_ref().map_or(0, bytes_of);
     let mut window = shared.window.lock();
     window.loading = false;
-    window.bytes = window.bytes.saturating_add(loaded.as_ref().map_or(0, bytes_of));
-    window.ready.push_back(loaded);
+    window.bytes = window.bytes.saturating_add(bytes);
+    window.ready.push_back((bytes, loaded));
     drop(window);
     shared.ready.notify();
 }

@@ -17,8 +17,10 @@ use super::writes::LARGE_BATCH_BYTES;
 use super::{Bench, MIB, Result};
 
 const HEADER_BYTES: usize = 4096;
-/// How often the consumer goes over a batch before it asks for the next, which is ready by then.
-const PASSES: usize = 4;
+/// How long the consumer is busy with a batch before it asks for the next, which is ready by then.
+const STEP_NS: u64 = 15_000_000;
+/// What it is busy with meanwhile, once it has touched all: as much as stays in its cache.
+const HOT_BYTES: usize = 64 << 10;
 /// More than a consumer at the defaults ever holds at once: the window, one being read, one in hand.
 const HELD_BATCHES: usize = 8;
 
@@ -104,8 +106,10 @@ pub(super) fn hand_out(bench: &Bench, store: &Store) -> Result<(f64, f64, usize)
             if number >= 2 {
                 times.push(took as f64 / 1e3);
             }
-            for _ in 0..PASSES {
-                touch(&batch)?;
+            touch(&batch)?;
+            let hot = batch.slice(0)?.range(..HOT_BYTES)?;
+            while now_ns() - began < STEP_NS {
+                black_box(checksum::of(&hot));
             }
         }
     }
