@@ -22,6 +22,15 @@ pub enum Durability {
     Unsynced,
 }
 
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Synced => "synced",
+            Self::Unsynced => "unsynced",
+        })
+    }
+}
+
 /// How a finished file gets its version name, exclusively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -172,7 +181,7 @@ impl Options {
         compare("divisor", self.divisor.to_string(), store.divisor.to_string());
         compare("parts per step", self.parts_per_step.to_string(), store.parts_per_step.to_string());
         compare("segment size", self.segment_size.to_string(), store.segment_size.to_string());
-        compare("durability", format!("{:?}", self.durability), format!("{:?}", store.durability));
+        compare("durability", self.durability.to_string(), store.durability.to_string());
         found
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::consumer::{Consumer, ConsumerOptions, Reader, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
-use crate::log::tail::Tail;
+use crate::log::tail::{Care, Tail};
 use crate::position::Position;
 use crate::share::Share;
 
@@ -56,7 +56,7 @@ impl Run {
         let log = Arc::clone(&reader.log);
         let mut tail = log.tail.take();
         tail.refresh(&log);
-        tail.advance(&log)?;
+        tail.advance(&log, Care::Answering)?;
         let view = View::of(&tail.state);
         let step = match start {
             Start::Beginning => tail.state.floor,

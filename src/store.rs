@@ -16,7 +16,8 @@ use crate::lifecycle::create::{self, Seams};
 use crate::lifecycle::stream;
 use crate::limits::{LOOK_AGAIN_PAUSE, PROBE_INTERVAL_MAX};
 use crate::log::open::{self, Found};
-use crate::log::tail::Tail;
+use crate::log::state::ProducerState;
+use crate::log::tail::{Care, Tail};
 use crate::log::{Log, build};
 use crate::name::Name;
 use crate::options::{MountClass, Options, Primitive, ReadMode, Settings};
@@ -277,18 +278,17 @@ impl Store {
     pub fn producers(&self) -> Result<Vec<ProducerInfo>> {
         let log = &self.reader.log;
         let tail = self.current()?;
-        let info = |(name, known): (&Name, &crate::log::state::ProducerState)| {
-            Ok(ProducerInfo {
-                name: name.clone(),
-                incarnation: known.incarnation,
-                sequence: known.next,
-                last_step: known.last_part.map(|part| part.step(log.parts_per_step())),
-                last_version: known.last_version,
-                finished: known.finished,
-                state: build::state_of(log, &tail, name)?,
-            })
+        let mut states = build::producer_states(log, &tail)?;
+        let mut info = |(name, known): (&Name, &ProducerState)| ProducerInfo {
+            name: name.clone(),
+            incarnation: known.incarnation,
+            sequence: known.next,
+            last_step: known.last_part.map(|part| part.step(log.parts_per_step())),
+            last_version: known.last_version,
+            finished: known.finished,
+            state: states.remove(name).unwrap_or_default(),
         };
-        tail.state.producers.iter().map(info).collect()
+        Ok(tail.state.producers.iter().map(&mut info).collect())
     }
 
     /// The log's end, looked at just now.
@@ -296,7 +296,7 @@ impl Store {
         let log = &self.reader.log;
         let mut tail = log.tail.take();
         tail.refresh(log);
-        tail.advance(log)?;
+        tail.advance(log, Care::Answering)?;
         Ok(tail)
     }
 

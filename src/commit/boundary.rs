@@ -9,6 +9,7 @@
 use std::io;
 
 use super::staged::{discard, stage_bytes};
+use super::writer::Failure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::index::{Header, INDEX_HEADER_BYTES};
 use crate::format::names;
@@ -21,15 +22,16 @@ use crate::storage::{Access, Dir, put, read_exact_at};
 /// Prepares for linking `version`. False when the log has moved on by two segments: all is to be read again.
 ///
 /// # Errors
-/// `Corrupt` when the index that is there isn't the one the log says, `Full`, `Io`.
-pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bool> {
+/// [`Failure::Poisoned`] when a directory's sync failed: another sync of it proves nothing (R3). Else
+/// [`Failure::Not`]: `Corrupt` when the index that is there isn't the one the log says, `Full`, `Io`.
+pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bool, Failure> {
     let size = log.segment_size();
     let segment = version.segment(size);
     if version.slot(size) != 0 {
         return Ok(true);
     }
     let Some(complete) = segment.previous() else { return Ok(true) };
-    let Some(dir) = log.open_segment(complete)? else {
+    let Some(dir) = log.open_segment(complete).map_err(Failure::Not)? else {
         return Ok(false);
     };
     sync(log, &dir, names::LOG)?;
@@ -42,13 +44,13 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
         let file = log.storage.create_exclusive(dir, &names::segment(segment))?;
         log.storage.close(file)
     })?;
-    prune_marks(log, segment)?;
+    prune_marks(log, segment).map_err(Failure::Not)?;
     Ok(true)
 }
 
 /// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
-fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Result<()> {
-    let failed = |error| Error::io("can't begin a segment", error).at(log.path_of([name]));
+fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Result<(), Failure> {
+    let failed = |error| Failure::Not(Error::io("can't begin a segment", error).at(log.path_of([name])));
     let dir = log.storage.open_dir(&log.root, name).map_err(failed)?;
     match make(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -57,16 +59,15 @@ fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Res
     sync(log, &dir, name)
 }
 
-fn sync(log: &Log, dir: &Dir, name: &str) -> Result<()> {
+fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {
     if !log.is_synced() {
         return Ok(());
     }
-    log.storage
-        .sync_dir(dir)
-        .map_err(|error| Error::io("can't sync a directory", error).at(log.path_of([name])))
+    let failed = |error| Error::io("can't sync a directory", error).at(log.path_of([name]));
+    log.storage.sync_dir(dir).map_err(|error| Failure::Poisoned(failed(error)))
 }
 
-fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool> {
+fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool, Failure> {
     let name = names::segment(complete);
     let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
     let indexes = log.storage.open_dir(&log.root, names::INDEX).map_err(failed)?;

@@ -16,7 +16,7 @@ use crate::id::{Segment, Version};
 use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
 use crate::log::apply::Void;
 use crate::log::state::State;
-use crate::log::tail::Tail;
+use crate::log::tail::{Care, Tail};
 use crate::log::{Log, marks};
 use crate::storage::{Dir, put};
 
@@ -32,13 +32,30 @@ pub struct Appended {
 /// Why a commit isn't acknowledged.
 #[derive(Debug)]
 pub enum Failure {
-    /// It isn't in and never will be by this staged file's doing; the file is still there.
+    /// Replay says that it isn't in and can't be any more.
+    Never(Error),
+    /// This call has given it no name; the staged file is still there and may be tried again.
     Not(Error),
     /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay
     /// asked (R2).
     Unknown(Error),
     /// Its directory's sync failed: it may be in, and may vanish (R3). No retry can tell.
     Poisoned(Error),
+}
+
+impl Failure {
+    /// What happened.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Never(error) | Self::Not(error) | Self::Unknown(error) | Self::Poisoned(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Not(error)
+    }
 }
 
 /// What replay says of something that may be in already.
@@ -63,6 +80,20 @@ pub fn append(
     staged: &Staged,
     settled: impl Fn(&State) -> Settled,
 ) -> Result<Appended, Failure> {
+    let appended = append_or_fail(log, tail, stage, staged, settled);
+    if let Err(Failure::Unknown(error) | Failure::Not(error)) = &appended {
+        tail.suspect(error);
+    }
+    appended
+}
+
+fn append_or_fail(
+    log: &Log,
+    tail: &mut Tail,
+    stage: &Dir,
+    staged: &Staged,
+    settled: impl Fn(&State) -> Settled,
+) -> Result<Appended, Failure> {
     let mut stalled = 0u32;
     for lost in 0..COMMIT_ATTEMPTS_MAX {
         match settled(&tail.state) {
@@ -71,16 +102,16 @@ pub fn append(
                 unstage(log, stage, staged);
                 return Ok(Appended { version, lost });
             }
-            Settled::Never(error) => return Err(Failure::Not(error)),
+            Settled::Never(error) => return Err(Failure::Never(error)),
             Settled::Open => {}
         }
         if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
-            return Err(Failure::Not(refusal(log, &staged.commit.record, void)));
+            return Err(refusal(log, &staged.commit.record, void));
         }
         match link_next(log, tail, stage, staged)? {
             Some(version) => return Ok(Appended { version, lost }),
             // A lost race makes progress; without any, someone's name can be seen by link and not by open.
-            None if tail.advance(log).map_err(Failure::Unknown)? == 0 => {
+            None if tail.advance(log, Care::Writing).map_err(Failure::Unknown)? == 0 => {
                 stalled = stalled.saturating_add(1);
                 tail.refresh(log);
                 if stalled > LOOK_AGAIN_MAX {
@@ -101,7 +132,7 @@ pub fn append(
 fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result<Option<Version>, Failure> {
     let version = tail.state.next_version;
     let segment = version.segment(log.segment_size());
-    if !boundary::cross(log, tail, stage, version).map_err(Failure::Not)? {
+    if !boundary::cross(log, tail, stage, version)? {
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -142,7 +173,7 @@ fn ask_replay(
         Ok(true) => tail.reload(log).map(|()| true),
         Ok(false) => {
             tail.forget_directory();
-            tail.advance(log).map(|found| found > 0)
+            tail.advance(log, Care::Writing).map(|found| found > 0)
         }
         Err(error) => Err(error),
     };
@@ -185,14 +216,12 @@ fn sync_failed(log: &Log, version: Version, error: std::io::Error) -> Error {
 /// R3: an effect that is there already, by another's commit, is acknowledged after a sync too.
 fn acknowledge_present(log: &Log, tail: &Tail) -> Result<()> {
     let Some(newest) = tail.newest() else { return Ok(()) };
-    match sync_holder(log, newest) {
-        Ok(()) => Ok(()),
-        Err(Failure::Not(error) | Failure::Unknown(error) | Failure::Poisoned(error)) => Err(error),
-    }
+    sync_holder(log, newest).map_err(Failure::into_error)
 }
 
-/// The error of a writer whose record would be void.
-fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Error {
+/// R5: a record that replay would make void isn't written. An older incarnation, or a sequence that is gone, never becomes
+/// right again; a closed stream may be reopened.
+fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Failure {
     let kind = match void {
         Void::Fenced | Void::OutOfSequence => ErrorKind::Fenced,
         Void::Overtaken => ErrorKind::Contended,
@@ -206,7 +235,11 @@ fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Error {
         Some(record) => format!("the record \"{}\" can't be written", record.kind().word()),
         None => "the record can't be written".to_owned(),
     };
-    Error::new(kind, format!("{who}: {}", void.word())).at(&log.path)
+    let error = Error::new(kind, format!("{who}: {}", void.word())).at(&log.path);
+    match kind {
+        ErrorKind::Fenced => Failure::Never(error),
+        _ => Failure::Not(error),
+    }
 }
 
 /// Appends a control record, made anew from the state after each lost race.
@@ -223,7 +256,7 @@ pub fn append_control(
 ) -> Result<Option<Version>> {
     let stage = staged::open_stage(log)?;
     tail.refresh(log);
-    tail.advance(log)?;
+    tail.advance(log, Care::Answering)?;
     for _ in 0..COMMIT_ATTEMPTS_MAX {
         let Some(record) = make(&tail.state)? else {
             return acknowledge_present(log, tail).map(|()| None);
@@ -238,7 +271,7 @@ pub fn append_control(
         });
         match appended {
             Ok(appended) => return Ok(Some(appended.version)),
-            Err(Failure::Not(error)) => {
+            Err(Failure::Never(error) | Failure::Not(error)) => {
                 discard(log, &stage, &staged.name);
                 if error.kind() != ErrorKind::Contended {
                     return Err(error);

@@ -82,7 +82,7 @@ impl OpenCommit {
 /// A range of a mapping, faulted in, so that what is missing is an error and not a SIGBUS.
 pub(super) fn mapped<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
     let bytes = of_mapping(mapping, range.clone())?;
-    log.storage.populate(mapping, range).map_err(|error| cut_short().caused_by(error))?;
+    log.storage.populate(mapping, range).map_err(read::unreadable)?;
     Ok(bytes)
 }
 

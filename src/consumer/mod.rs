@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use batch::Batch;
-use commits::Commits;
+use commits::{Commits, OpenCommit};
 use parking_lot::Mutex;
 pub(crate) use pool::Pool;
 pub use slice::{Location, Slice};
@@ -27,10 +27,10 @@ pub use window::{Consumer, ConsumerOptions, Next};
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Generation, Step, Version};
-use crate::limits::{COMMIT_HEADER_BYTES, PROBE_INTERVAL_MIN};
+use crate::limits::{COMMIT_HEADER_BYTES, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
 use crate::log::doorbell::saying;
 use crate::log::state::State;
-use crate::log::tail::Tail;
+use crate::log::tail::{Care, Tail};
 use crate::log::{Log, read};
 use crate::position::Position;
 use crate::share::Share;
@@ -98,12 +98,12 @@ impl Reader {
             self.note(&tail);
             return Ok(());
         }
-        self.advance(tail)
+        self.advance(tail, Care::Waiting)
     }
 
     /// Looks at the log, whatever is known.
     fn look(&self) -> Result<()> {
-        self.advance(self.log.tail.take())
+        self.advance(self.log.tail.take(), Care::Writing)
     }
 
     /// Looks at the log for who doesn't wait: not more often than a waiter would.
@@ -117,14 +117,17 @@ impl Reader {
         if quiet && age < PROBE_INTERVAL_MIN { Ok(()) } else { self.advance_for(step) }
     }
 
-    fn advance(&self, mut tail: Taken<'_, Tail>) -> Result<()> {
+    fn advance(&self, mut tail: Taken<'_, Tail>, care: Care) -> Result<()> {
         tail.refresh(&self.log);
-        let advanced = tail.advance(&self.log);
+        let advanced = tail.advance(&self.log, care);
         self.note(&tail);
         drop(tail);
-        self.probed_now();
-        if advanced? > 0 {
-            self.poller.grown(self.log.env.now());
+        let now = self.log.env.now();
+        self.poller.probed(now);
+        let found = advanced?;
+        self.horizon.lock().looked = now;
+        if found > 0 {
+            self.poller.grown(now);
         }
         Ok(())
     }
@@ -157,7 +160,7 @@ impl Reader {
         generation: Generation,
         eager: bool,
     ) -> Result<Batch> {
-        let parts = self.parts_of(step)?;
+        let (parts, open) = self.parts_of(step)?;
         let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
         let range = share.range(total).ok_or_else(|| {
             let what = format!("{} shares don't divide the step's {total} slices", share.count());
@@ -168,15 +171,17 @@ impl Reader {
         let reader = Arc::clone(self);
         let mut batch = Batch { reader, position, step, share, parts, range, loaded: None };
         if eager {
-            batch.loaded = Some(self.load_slices(&batch)?);
+            batch.loaded = Some(self.load_slices(&batch, &open)?);
         }
         Ok(batch)
     }
 
-    fn parts_of(&self, step: Step) -> Result<Vec<BatchPart>> {
+    /// The step's parts, and the first commits that hold them, still open: at most as many as descriptors allow.
+    fn parts_of(&self, step: Step) -> Result<(Vec<BatchPart>, Vec<Arc<OpenCommit>>)> {
         let per_step = self.log.parts_per_step();
         let first = step.first_part(per_step).get();
         let mut parts: Vec<BatchPart> = Vec::new();
+        let mut open = Vec::new();
         for number in first..first.saturating_add(per_step.into()) {
             let (located, waiting) = {
                 let mut tail = self.log.tail.take();
@@ -195,13 +200,16 @@ impl Reader {
             let first_slice =
                 parts.last().map_or(0, |before| before.first_slice.saturating_add(before.descriptor.slices));
             parts.push(BatchPart { located, descriptor, first_slice });
+            if open.len() < STEP_COMMITS_OPEN_MAX {
+                open.push(commit);
+            }
         }
-        Ok(parts)
+        Ok((parts, open))
     }
 
-    fn load_slices(&self, batch: &Batch) -> Result<Vec<Slice>> {
+    fn load_slices(&self, batch: &Batch, open: &[Arc<OpenCommit>]) -> Result<Vec<Slice>> {
         let mut slices = Vec::new();
-        for part in &batch.parts {
+        for (number, part) in batch.parts.iter().enumerate() {
             let end = part.first_slice.saturating_add(part.descriptor.slices);
             let from = batch.range.start.max(part.first_slice);
             let to = batch.range.end.min(end);
@@ -210,9 +218,11 @@ impl Reader {
             }
             let version = part.located.version;
             let within = from.saturating_sub(part.first_slice)..to.saturating_sub(part.first_slice);
-            let loaded = self
-                .commits
-                .get(&self.log, &part.located, None)
+            let commit = match open.get(number) {
+                Some(commit) => Ok(Arc::clone(commit)),
+                None => self.commits.get(&self.log, &part.located, None),
+            };
+            let loaded = commit
                 .and_then(|commit| load::slices(self, &commit, &part.descriptor, within))
                 .map_err(|error| error.version(version).at(self.log.commit_path(version)))?;
             slices.extend(loaded);

@@ -24,7 +24,7 @@ use crate::log::doorbell::saying;
 #[derive(Debug)]
 pub(super) struct Poller {
     state: Mutex<State>,
-    probed: Arc<dyn Signal>,
+    found: Arc<dyn Signal>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +39,12 @@ const GAPS: usize = 9;
 
 impl Poller {
     pub(super) fn new(env: &dyn Env) -> Self {
-        Self { state: Mutex::default(), probed: env.signal() }
+        Self { state: Mutex::default(), found: env.signal() }
+    }
+
+    /// Notes that the log was probed.
+    pub(super) fn probed(&self, now: Duration) {
+        self.state.lock().last_probe = Some(now);
     }
 
     /// Notes that the log has grown.
@@ -78,27 +83,35 @@ impl Reader {
         let Some(said) = self.log.doorbell.load() else { return Ok(()) };
         let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
         if said == saying(known) {
-            self.log.doorbell.wait(&*self.log.storage, said, wait);
+            self.sleep_on_doorbell(said, wait);
             return self.advance_for(step);
         }
         // It says something else than what is known here: more, or an old ring. Look, and if there is
         // nothing, sleep on that very value.
         self.advance_for(step)?;
         if self.horizon().next_version == known {
-            self.log.doorbell.wait(&*self.log.storage, said, wait);
+            self.sleep_on_doorbell(said, wait);
             return self.advance_for(step);
         }
         Ok(())
     }
 
+    fn sleep_on_doorbell(&self, said: u32, wait: Duration) {
+        if let Err(error) = self.log.doorbell.wait(&*self.log.storage, said, wait) {
+            // One that broke mustn't make a busy loop of the wait.
+            tracing::debug!(%error, "waiting on the doorbell failed");
+            self.log.env.sleep(wait);
+        }
+    }
+
     fn await_probe(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
         let env = &*self.log.env;
-        let seen = self.poller.probed.current();
+        let seen = self.poller.found.current();
         let pause = {
             let mut state = self.poller.state.lock();
             if state.leading {
                 drop(state);
-                self.poller.probed.wait(seen, Some(patience));
+                self.poller.found.wait(seen, Some(patience));
                 return Ok(());
             }
             state.leading = true;
@@ -123,13 +136,6 @@ impl Reader {
         let [byte] = byte;
         interval.mul_f64(0.875 + f64::from(byte) / 1024.0)
     }
-
-    /// Notes the time of a probe.
-    pub(super) fn probed_now(&self) {
-        let now = self.log.env.now();
-        self.poller.state.lock().last_probe = Some(now);
-        self.horizon.lock().looked = now;
-    }
 }
 
 /// The lead in probing; given up also by a panic, so that nobody waits for the dead.
@@ -138,7 +144,7 @@ struct Lead<'p>(&'p Poller);
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         self.0.state.lock().leading = false;
-        self.0.probed.notify();
+        self.0.found.notify();
     }
 }
 

@@ -232,6 +232,7 @@ impl Consumer {
         };
         match taken {
             Ok(batch) => {
+                debug_assert_eq!(batch.step, step, "steps are delivered one after another");
                 self.position = batch.position;
                 Ok(Next::Batch(batch))
             }
@@ -401,7 +402,7 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
             Task::Stop => return,
             Task::Load(step) => {
                 let loaded = shared.load(step);
-                deliver(shared, loaded);
+                deliver(shared, step, loaded);
                 (idle, lingered) = (Duration::ZERO, false);
             }
             Task::AwaitConsumer => {
@@ -452,12 +453,16 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     }
 }
 
-fn deliver(shared: &Shared, loaded: Result<Batch>) {
+/// Hands a step over, unless the window was begun again meanwhile at another one: then nobody waits for it.
+fn deliver(shared: &Shared, step: Step, loaded: Result<Batch>) {
     let bytes = loaded.as_ref().map_or(0, bytes_of);
     let mut window = shared.window.lock();
     window.loading = false;
-    window.bytes = window.bytes.saturating_add(bytes);
-    window.ready.push_back((bytes, loaded));
+    // While the thread reads, nobody else moves `next` on.
+    if window.next == step.next() {
+        window.bytes = window.bytes.saturating_add(bytes);
+        window.ready.push_back((bytes, loaded));
+    }
     drop(window);
     shared.ready.notify();
 }

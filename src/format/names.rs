@@ -74,7 +74,7 @@ pub enum Staged {
         producer: Name,
         /// The incarnation that writes it.
         incarnation: Incarnation,
-        /// Not above the sequence that it will be published with.
+        /// Not below the sequence that it is published with.
         first: Sequence,
         /// Its nonce.
         nonce: Nonce,

@@ -148,8 +148,9 @@ mod tests {
     use super::*;
     use crate::format::part::{Counts, Item};
     use crate::format::record::Rewound;
-    use crate::id::{Generation, Name, Sequence, Step};
+    use crate::id::{Generation, Sequence, Step};
     use crate::limits::CHECKSUM_BLOCK_BYTES;
+    use crate::name::Name;
 
     fn entry(offset: u64, length: u64) -> SliceEntry {
         let counts = Counts { samples: 1, tokens: 2 };

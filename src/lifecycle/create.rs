@@ -61,16 +61,23 @@ pub(crate) fn open_or_create(
     let root = match look()? {
         Found::Store(log) => return same_options(*log, options).map(|log| (log, false)),
         Found::NoStore(root) => root,
-        Found::Nothing => make_root(path, options, seams)?,
+        Found::Nothing => make_root(path, seams)?,
     };
-    let made = make(path, options, seams, &root)?;
-    match look()? {
-        Found::Store(log) => {
-            let created = log.identity.uuid == made;
+    let mut uuid = [0; 16];
+    let no_entropy = |error| Error::io("can't draw the store's identity", error).at(path);
+    seams.env.entropy(&mut uuid).map_err(no_entropy)?;
+    let uuid = StoreUuid::new(uuid);
+    let made = make(path, options, seams, &root, uuid);
+    // Whatever was said, only STORE decides (R2): this creator's, or another's that came in its way.
+    match (look()?, made) {
+        (Found::Store(log), _) => {
+            log.secure()?;
+            let created = log.identity.uuid == uuid;
             same_options(*log, options).map(|log| (log, created))
         }
-        Found::NoStore(root) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
-        Found::Nothing => Err(open::nothing(path, &*seams.env)),
+        (_, Err(error)) => Err(error),
+        (Found::NoStore(root), Ok(())) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
+        (Found::Nothing, Ok(())) => Err(open::nothing(path, &*seams.env)),
     }
 }
 
@@ -83,28 +90,17 @@ fn same_options(log: Log, options: &Options) -> Result<Log> {
     Err(Error::new(ErrorKind::Invalid, what).at(&log.path))
 }
 
-fn make_root(path: &Path, options: &Options, seams: &Seams) -> Result<Dir> {
+fn make_root(path: &Path, seams: &Seams) -> Result<Dir> {
     let failed = |error| Error::io("can't make the store's directory", error).at(path);
     match seams.storage.make_root(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
-    if options.durability == Durability::Synced
-        && let Some(parent) = path.parent()
-    {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        // The root's own name has to survive a power cut too. Where the parent may not be opened, it isn't
-        // ours to sync.
-        if let Ok(parent) = seams.storage.open_root(parent) {
-            seams.storage.sync_dir(&parent).map_err(failed)?;
-        }
-    }
     seams.storage.open_root(path).map_err(failed)
 }
 
-/// Makes everything, STORE last. Gives the uuid that was put, or would have been: another's STORE may have
-/// won.
-fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<StoreUuid> {
+/// Makes everything, STORE last.
+fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir, uuid: StoreUuid) -> Result<()> {
     let storage = &*seams.storage;
     examine(path, storage, root)?;
     let failed = |error| Error::io("can't create the store", error).at(path);
@@ -120,18 +116,10 @@ fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<Sto
             return Err(refusal);
         }
     };
-    let mut uuid = [0; 16];
-    seams.env.entropy(&mut uuid).map_err(failed)?;
-    let identity = Identity {
-        uuid: StoreUuid::new(uuid),
-        origin: StoreUuid::new([0; 16]),
-        options: *options,
-        primitive,
-    };
+    let identity = Identity { uuid, origin: StoreUuid::new([0; 16]), options: *options, primitive };
     let synced = options.durability == Durability::Synced;
     furnish(storage, root, class, synced).map_err(failed)?;
-    put_store(path, seams, root, &stage, &identity)?;
-    Ok(identity.uuid)
+    put_store(path, seams, root, &stage, &identity)
 }
 
 fn make_dir(storage: &dyn Storage, parent: &Dir, name: &str) -> io::Result<()> {
@@ -184,14 +172,8 @@ fn put_store(path: &Path, seams: &Seams, root: &Dir, stage: &Dir, identity: &Ide
     let put = written
         .and(closed)
         .and_then(|()| put::put(storage, identity.primitive, stage, &staged, root, names::STORE));
-    // Ours or another's: whose it is, is read back by the caller. Only an absent STORE is a failure (R2).
-    if let Err(error) = put
-        && storage.kind(root, names::STORE).is_err()
-    {
-        return Err(failed(error));
-    }
-    let _ = storage.remove(stage, &staged);
-    if synced { storage.sync_dir(root).map_err(failed) } else { Ok(()) }
+    put.map_err(failed)?;
+    put::unstage(storage, identity.primitive, stage, &staged).map_err(failed)
 }
 
 /// Refuses a directory that holds anything but a store's own empty directories.

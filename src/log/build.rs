@@ -38,7 +38,7 @@ pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Heade
         versions: Vec::new(),
         parts: Vec::new(),
         state: tail.state.encode(),
-        producer_states: producer_states(log, tail, segment)?.into_iter().collect(),
+        producer_states: producer_states(log, tail)?.into_iter().collect(),
     };
     for (version, entry) in tail.entries().filter(|(version, _)| *version >= first) {
         contents.versions.push(entry.indexed());
@@ -50,39 +50,41 @@ pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Heade
     Ok(contents.encode())
 }
 
-/// The bytes of every producer's last state, as of the end of `segment`.
-fn producer_states(log: &Log, tail: &Tail, segment: Segment) -> Result<BTreeMap<Name, Vec<u8>>> {
+/// The bytes of every producer's last state: from the commit, or from the index before the newest segments if the
+/// commit lies behind them.
+///
+/// # Errors
+/// `Corrupt` or `Io` when one can't be read.
+pub fn producer_states(log: &Log, tail: &Tail) -> Result<BTreeMap<Name, Vec<u8>>> {
     let mut states = BTreeMap::new();
-    let first = segment.first_version(log.segment_size());
-    let mut older = Vec::new();
+    let mut behind = Vec::new();
     for (name, producer) in &tail.state.producers {
         match producer.state {
             None => {}
-            Some(place) if place.version >= first => {
+            Some(place) if place.version >= tail.base() => {
                 states.insert(name.clone(), read_state(log, &place)?);
             }
-            Some(place) => older.push((name, place)),
+            Some(place) => behind.push((name, place)),
         }
     }
-    if older.is_empty() {
+    if behind.is_empty() {
         return Ok(states);
     }
-    let before = match segment.previous() {
-        Some(before) => log.indexes.get(log, before)?,
-        None => None,
-    };
-    let missing =
-        |name: &Name| Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
-    let indexed: BTreeMap<Name, &[u8]> = match &before {
+    let index = tail.index_before(log)?;
+    let indexed: BTreeMap<Name, &[u8]> = match &index {
         Some(index) => index.producer_states()?.into_iter().collect(),
         None => BTreeMap::new(),
     };
-    for (name, place) in older {
+    for (name, place) in behind {
         let bytes = indexed.get(name).ok_or_else(|| missing(name))?;
         check(bytes, &place)?;
         states.insert(name.clone(), bytes.to_vec());
     }
     Ok(states)
+}
+
+fn missing(name: &Name) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"))
 }
 
 /// The bytes of a producer's state: from the commit, or from the newest index if the commit lies behind it.
@@ -96,15 +98,9 @@ pub fn state_of(log: &Log, tail: &Tail, name: &Name) -> Result<Vec<u8>> {
     if place.version >= tail.base() {
         return read_state(log, &place);
     }
-    let newest = tail.base().segment(log.segment_size()).previous();
-    let index = match newest {
-        Some(segment) => log.indexes.get(log, segment)?,
-        None => None,
-    };
-    let missing = || Error::new(ErrorKind::Corrupt, format!("no index has the state of producer {name}"));
-    let index = index.ok_or_else(missing)?;
+    let index = tail.index_before(log)?.ok_or_else(|| missing(name))?;
     let states = index.producer_states()?;
-    let (_, bytes) = states.into_iter().find(|(indexed, _)| indexed == name).ok_or_else(missing)?;
+    let (_, bytes) = states.into_iter().find(|(indexed, _)| indexed == name).ok_or_else(|| missing(name))?;
     check(bytes, &place)?;
     Ok(bytes.to_vec())
 }

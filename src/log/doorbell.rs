@@ -5,6 +5,7 @@
 //! - The word is the low half of the next version. It may go back when two writers ring at once; a reader
 //!   that sees it change looks at the log.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,12 +52,11 @@ impl Doorbell {
     }
 
     /// Sleeps until it says something else than `said`, at most `timeout`.
-    pub fn wait(&self, storage: &dyn Storage, said: u32, timeout: Duration) {
-        let Some(word) = &self.word else { return };
-        // An error only means that the wait is over early; the caller counts its probes.
-        if let Err(error) = storage.wait(&**word, said, timeout) {
-            tracing::debug!(%error, "waiting on the doorbell failed");
-        }
+    ///
+    /// # Errors
+    /// The system's; the wait is then over early.
+    pub fn wait(&self, storage: &dyn Storage, said: u32, timeout: Duration) -> io::Result<()> {
+        self.word.as_ref().map_or(Ok(()), |word| storage.wait(&**word, said, timeout))
     }
 
     /// Rings: everything before `next` is in the log.

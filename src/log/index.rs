@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::Log;
-use super::read::short;
+use super::read::{short, unreadable};
 use super::state::State;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::index::{
@@ -45,6 +45,14 @@ enum Verified {
     Copied(Box<[u8]>),
 }
 
+fn map_if_populates(log: &Log, file: &File, size: u64) -> io::Result<Mapping> {
+    let mapping = log.storage.map(file, size)?;
+    match log.storage.populate(&mapping, 0..1) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+        _ => Ok(mapping),
+    }
+}
+
 impl Index {
     /// Opens the index of a segment; none if it is absent.
     ///
@@ -60,7 +68,8 @@ impl Index {
         let size = header.file_length();
         let body = match log.mode {
             ReadMode::Copy => Body::File(file),
-            ReadMode::Map => match log.storage.map(&file, size) {
+            // Before Linux 5.14 there is no populating, and then no telling what can't be read from a map.
+            ReadMode::Map => match map_if_populates(log, &file, size) {
                 Ok(mapping) => Body::Mapped(mapping),
                 Err(error) => {
                     tracing::debug!(%error, "an index can't be mapped, so it is read");
@@ -94,9 +103,7 @@ impl Index {
         match &self.body {
             Body::Mapped(mapping) => {
                 let range = placed.offset..placed.offset.saturating_add(placed.length);
-                self.storage.populate(mapping, range).map_err(|error| {
-                    corrupt("its bytes can't be mapped in; it may be cut short").caused_by(error)
-                })?;
+                self.storage.populate(mapping, range).map_err(unreadable)?;
                 check_section(section, placed, self.mapped(section)?)?;
                 Ok(Verified::InMap)
             }
@@ -158,14 +165,6 @@ impl Index {
     /// `Corrupt` or `Io`.
     pub fn producer_states(&self) -> Result<Vec<(Name, &[u8])>> {
         format::producer_states(self.section(Section::ProducerStates)?)
-    }
-
-    /// Verifies every section.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io`, for the first that isn't right.
-    pub fn verify_all(&self) -> Result<()> {
-        Section::ALL.into_iter().try_for_each(|section| self.section(section).map(drop))
     }
 }
 

@@ -20,8 +20,9 @@ pub mod state;
 pub mod tail;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -64,11 +65,33 @@ pub struct Log {
     pub doorbell: Doorbell,
     /// The directory of the segment that was read last behind the tail.
     segment_dir: Mutex<Option<(Segment, Dir)>>,
+    /// Whether STORE and the root were made durable through this handle.
+    secured: AtomicBool,
     /// Who this process is, for the people's fields.
     people: People,
 }
 
 impl Log {
+    /// Before the first write through this handle: the names of STORE and of the root itself are made durable, whoever
+    /// made them and died before. A synced store has nothing acknowledged that a power cut takes with its root (P6).
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn secure(&self) -> Result<()> {
+        if !self.is_synced() || self.secured.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let failed = |error| Error::io("can't make the store's directory durable", error).at(&self.path);
+        self.storage.sync_dir(&self.root).map_err(failed)?;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // A parent that this user may not open isn't this user's to sync.
+        if let Ok(parent) = self.storage.open_root(parent.unwrap_or(Path::new("."))) {
+            self.storage.sync_dir(&parent).map_err(failed)?;
+        }
+        self.secured.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Versions in a segment.
     pub fn segment_size(&self) -> u32 {
         self.identity.options.segment_size

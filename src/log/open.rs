@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::Log;
 use super::doorbell::Doorbell;
@@ -90,6 +91,7 @@ fn open(
         indexes: Indexes::default(),
         doorbell,
         segment_dir: parking_lot::Mutex::new(None),
+        secured: AtomicBool::new(false),
         people: people(&*env),
         root,
         storage,

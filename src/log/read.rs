@@ -78,6 +78,16 @@ pub fn short(error: io::Error) -> Error {
     Error::io("can't read the file", error)
 }
 
+/// What an error at faulting a mapping in means.
+pub fn unreadable(error: io::Error) -> Error {
+    const EFAULT: i32 = 14;
+    if error.raw_os_error() == Some(EFAULT) {
+        let what = "the file is cut short, or its disk can't read it";
+        return Error::new(ErrorKind::Corrupt, what).caused_by(error);
+    }
+    Error::io("can't fault a mapping in", error)
+}
+
 /// Nonce and record checksum of the commit that has a version's name now, opened afresh; none if it is
 /// absent (R2, R10).
 ///

@@ -27,6 +27,18 @@ use crate::id::{Checksum, Nonce, Part, Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
 use crate::storage::{Dir, File};
 
+/// How carefully the log is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    /// By who waits and looks again soon: a doorbell that says just this spares a look, and that nothing is there is
+    /// trusted up to 8 times before the marks are asked (R7).
+    Waiting,
+    /// By who replays in order to write: looks to the end; the marks are asked again after the link (R6).
+    Writing,
+    /// By who gives an answer: looks to the end, and asks the marks also when nothing is there.
+    Answering,
+}
+
 /// A replayed commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -57,6 +69,8 @@ impl Entry {
 pub struct Tail {
     /// Whether the log was ever replayed.
     loaded: bool,
+    /// The newest mark when it was loaded: that segment's directory was made before it (R4).
+    marked: Segment,
     /// The replayed state.
     pub state: State,
     /// What the commits from `base` on are.
@@ -87,6 +101,7 @@ impl Tail {
     pub fn unloaded(parts_per_step: u32) -> Self {
         Self {
             loaded: false,
+            marked: Segment::ZERO,
             state: State::new(parts_per_step),
             entries: VecDeque::new(),
             base: Version::ZERO,
@@ -119,6 +134,7 @@ impl Tail {
     fn load_once(log: &Log) -> Result<Option<Self>> {
         let highest = marks::highest(log)?;
         let mut tail = Self::unloaded(log.parts_per_step());
+        tail.marked = highest;
         if let Some(complete) = highest.previous() {
             let Some(index) = log.indexes.get(log, complete)? else {
                 // Gone because reclaimed behind a newer one, or gone for good.
@@ -133,7 +149,7 @@ impl Tail {
             tail.base = tail.state.next_version;
             tail.before = Some(index);
         }
-        if tail.replay(log)?.is_none() {
+        if tail.replay(log, Care::Answering)?.is_none() {
             return Ok(None);
         }
         if !tail.nothing_beyond(log)? {
@@ -147,9 +163,9 @@ impl Tail {
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`, `Io`; `Rewound` when history was changed under this handle.
-    pub fn advance(&mut self, log: &Log) -> Result<u64> {
+    pub fn advance(&mut self, log: &Log, care: Care) -> Result<u64> {
         let before = self.state.next_version;
-        let advanced = self.advance_or_reload(log);
+        let advanced = self.advance_or_reload(log, care);
         if let Err(error) = &advanced {
             self.suspicious |= is_suspicious(error);
         }
@@ -157,7 +173,7 @@ impl Tail {
         Ok(self.state.next_version.get().saturating_sub(before.get()))
     }
 
-    fn advance_or_reload(&mut self, log: &Log) -> Result<()> {
+    fn advance_or_reload(&mut self, log: &Log, care: Care) -> Result<()> {
         if !self.loaded {
             *self = Self::load(log)?;
             return Ok(());
@@ -165,7 +181,7 @@ impl Tail {
         if self.suspicious {
             self.compare_newest(log)?;
         }
-        if self.replay(log)?.is_none() {
+        if self.replay(log, care)?.is_none() {
             self.reload(log)?;
         }
         Ok(())
@@ -200,13 +216,18 @@ impl Tail {
         Ok(())
     }
 
+    /// Whether the newest replayed commit has to be compared with the disk before anything is linked after it (R10).
+    pub fn is_suspicious(&self) -> bool {
+        self.suspicious
+    }
+
     /// Remembers that an error came up outside that may hide a change of history (R10).
     pub fn suspect(&mut self, error: &Error) {
         self.suspicious |= is_suspicious(error);
     }
 
     /// Replays on to the first absent version. None when what was read can't be trusted (R7).
-    fn replay(&mut self, log: &Log) -> Result<Option<()>> {
+    fn replay(&mut self, log: &Log, care: Care) -> Result<Option<()>> {
         let mut run = 0u32;
         let size = log.segment_size();
         loop {
@@ -226,8 +247,8 @@ impl Tail {
                         .map_err(|error| error.version(version).at(log.commit_path(version)))?;
                     self.opened = Some((version, file, *found));
                     run = run.saturating_add(1);
-                    // A doorbell that says just this saves the look at what isn't there.
-                    if log.doorbell.load() == Some(doorbell::saying(version.next())) {
+                    let said = if care == Care::Waiting { log.doorbell.load() } else { None };
+                    if said == Some(doorbell::saying(version.next())) {
                         break;
                     }
                 }
@@ -235,18 +256,17 @@ impl Tail {
             }
         }
         self.polls = self.polls.saturating_add(1);
-        // A segment's directory comes before its first version, but only the first one comes before STORE.
-        let begun = self.state.next_version == Version::ZERO || self.state.next_version.slot(size) != 0;
+        let next = self.state.next_version;
+        // A segment's directory comes before its mark and its first version (R4): without it, it was removed.
+        let begun = next.slot(size) != 0 || next.segment(size) <= self.marked;
         let vanished = self.dir.is_none() && begun;
-        let due = self.polls >= POLLS_PER_MARK_CHECK || vanished;
+        let due = self.polls >= POLLS_PER_MARK_CHECK || vanished || care == Care::Answering;
         if (run > 0 || due) && self.moved_on(log, self.state.next_version)? {
             return Ok(None);
         }
         if vanished {
             let what = "the newest segment's directory is missing, likely purged";
-            return Err(Error::new(ErrorKind::Corrupt, what)
-                .version(self.state.next_version)
-                .at(log.commit_path(self.state.next_version)));
+            return Err(Error::new(ErrorKind::Corrupt, what).version(next).at(log.commit_path(next)));
         }
         Ok(Some(()))
     }
@@ -264,7 +284,14 @@ impl Tail {
 
     fn look(&mut self, log: &Log, version: Version, segment: Segment) -> Result<Look> {
         let Some(dir) = self.segment_dir(log, segment)? else { return Ok(Look::Absent) };
-        let file = match read::open(log, &dir, version) {
+        let mut opened = read::open(log, &dir, version);
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StaleNetworkFileHandle) {
+            // The handle has outlived its directory: once more by its name.
+            self.dir = None;
+            let Some(dir) = self.segment_dir(log, segment)? else { return Ok(Look::Absent) };
+            opened = read::open(log, &dir, version);
+        }
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Absent),
             Err(error) => {
@@ -296,6 +323,17 @@ impl Tail {
     /// Before a probe: on remote mounts, what isn't there is cached until the directory is opened anew.
     pub fn refresh(&mut self, log: &Log) {
         self.dir_is_old |= log.class.is_remote();
+    }
+
+    /// The index before the first entry that is kept; none at the log's beginning.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported` or `Io` when it can't be opened.
+    pub fn index_before(&self, log: &Log) -> Result<Option<Arc<Index>>> {
+        match self.base.segment(log.segment_size()).previous() {
+            Some(segment) => log.indexes.get(log, segment),
+            None => Ok(None),
+        }
     }
 
     /// The directory that is held may be one that was removed: the next look opens it by its name.
@@ -426,7 +464,7 @@ impl Tail {
         }
         // The listing may be newer than the look: look afresh before anything is said to be missing.
         self.dir = None;
-        if self.replay(log)?.is_none() || marks::moved_on(log, segment)? {
+        if self.replay(log, Care::Answering)?.is_none() || marks::moved_on(log, segment)? {
             return Ok(false);
         }
         let version = self.state.next_version;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::order::Place;
 use super::sink::Sink;
-use crate::commit::staged::discard;
+use crate::commit::staged::{Staged, discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::{self, Running};
 use crate::format::codec::{self, Codec};
 use crate::format::cursor::Writer;
 use crate::format::part::{Attachment, Counts, Item, PartDescriptor, SliceEntry, align};
-use crate::id::Nonce;
+use crate::id::{Nonce, Sequence};
 use crate::limits::{
     CHECKSUM_BLOCK_BYTES, COMMIT_HEADER_BYTES, METADATA_BYTES_MAX, SLICE_ALIGN_BYTES, SLICE_ENTRY_BYTES,
     SLICES_PER_PART_MAX,
@@ -55,8 +55,18 @@ pub struct Draft {
     metadata: Vec<u8>,
     /// Why it can't be published; none while it can.
     broken: Option<&'static str>,
+    /// Its finished file, once it is whole, synced and closed.
+    pub(super) finished: Option<Finished>,
     /// Whether its file is to be removed when this is dropped.
     pub(super) owned: bool,
+}
+
+/// A draft's finished file.
+#[derive(Clone, Debug)]
+pub(super) struct Finished {
+    pub(super) staged: Staged,
+    pub(super) part: PartDescriptor,
+    pub(super) sequence: Sequence,
 }
 
 /// What a new draft is made from.
@@ -89,6 +99,7 @@ impl Draft {
             attached: false,
             metadata: Vec::new(),
             broken: None,
+            finished: None,
             owned: true,
         })
     }
@@ -206,7 +217,6 @@ impl Draft {
 
     /// Writes what comes after the slices; the descriptor is then whole.
     pub(super) fn complete(&mut self, state: &[u8]) -> Result<PartDescriptor> {
-        self.end_slices()?;
         let divisor = u64::from(self.log.identity.options.divisor);
         if self.part.slices.checked_rem(divisor) != Some(0) {
             let slices = self.part.slices;
@@ -214,6 +224,7 @@ impl Draft {
                 self.invalid(&format!("{slices} slices aren't a multiple of the store's divisor, {divisor}"))
             );
         }
+        self.end_slices()?;
         // Whatever fails from here on, a second try would write these behind what the first has left.
         self.broken = Some("an earlier try has ended the draft's file; write it anew");
         let metadata = std::mem::take(&mut self.metadata);

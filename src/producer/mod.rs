@@ -12,19 +12,19 @@ mod sink;
 use std::sync::Arc;
 use std::time::Duration;
 
+use draft::Finished;
 pub use draft::{Compression, Draft, SliceWriter};
 use order::Order;
 
 use crate::commit::staged::{self, Staged, finish, seal_after};
 use crate::commit::writer::{Failure, Settled, append, append_control};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::names;
-use crate::format::part::PartDescriptor;
 use crate::format::record::{Parts, Record};
-use crate::id::{Checksum, Incarnation, Part, Sequence, Step, Version};
+use crate::format::{checksum, names};
+use crate::id::{Incarnation, Part, Sequence, Step, Version};
 use crate::limits::{PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
 use crate::log::state::State;
-use crate::log::tail::Tail;
+use crate::log::tail::{Care, Tail};
 use crate::log::{Log, build};
 use crate::name::Name;
 use crate::storage::Dir;
@@ -66,8 +66,9 @@ impl Ticket {
 
 /// A publish that wasn't acknowledged.
 ///
-/// If nothing of it can ever become visible, it gives the draft back. Else the producer keeps the commit, and
-/// [`Producer::flush`] tries the same one again.
+/// If nothing of it is in the log, the draft comes back: to be published again, as the same file with the same state, or
+/// dropped; one whose file failed says that it has to be written anew. If that can't be told, the producer keeps the
+/// commit, and [`Producer::flush`], or the next publish, tries the same one again.
 #[derive(Debug)]
 pub struct PublishError {
     /// What happened.
@@ -97,10 +98,11 @@ impl From<PublishError> for Error {
 /// A commit that is finished and not yet known to be in.
 #[derive(Debug)]
 struct Pending {
-    staged: Staged,
+    file: Finished,
     draft: Draft,
-    sequence: Sequence,
-    last_checksum: Checksum,
+    state: Vec<u8>,
+    /// Its outcome was unknown once: until replay has told, it is neither given back nor removed (R2).
+    uncertain: bool,
 }
 
 /// A named writer of a store; see [`Store::producer`](crate::Store::producer).
@@ -240,12 +242,9 @@ impl Producer {
         let mut draft = draft;
         let state = state.as_ref();
         match self.stage(&mut draft, state) {
-            Ok((staged, part)) => {
-                let last_checksum = part.checksum();
-                self.pending = Some(Pending { staged, draft, sequence: self.next, last_checksum });
+            Ok(file) => {
+                self.pending = Some(Pending { file, draft, state: state.to_vec(), uncertain: false });
                 let published = self.settle()?;
-                self.state.clear();
-                self.state.extend_from_slice(state);
                 Ok(Ticket { published })
             }
             Err(error) => Err(PublishError { error, draft: Some(Box::new(draft)) }),
@@ -256,7 +255,8 @@ impl Producer {
     /// again, as the same file.
     ///
     /// # Errors
-    /// What still keeps it from being known; the commit is kept then.
+    /// What still keeps it from being known; the commit is kept then. `Fenced` when replay says that it can't be in
+    /// any more.
     pub fn flush(&mut self) -> Result<()> {
         self.check_poison()?;
         if self.pending.is_none() {
@@ -303,8 +303,8 @@ impl Producer {
         Err(Error::new(ErrorKind::Io, what).at(&self.log.path))
     }
 
-    /// Finishes the draft's file: whole, synced, closed.
-    fn stage(&mut self, draft: &mut Draft, state: &[u8]) -> Result<(Staged, PartDescriptor)> {
+    /// Finishes the draft's file: whole, synced, closed. One that is finished already is taken as it is.
+    fn stage(&mut self, draft: &mut Draft, state: &[u8]) -> Result<Finished> {
         if !draft.place.is_of(&self.order) {
             return Err(self.invalid("the draft is another producer's"));
         }
@@ -312,6 +312,14 @@ impl Producer {
             return Err(
                 self.invalid("a draft that was opened before this one isn't published or dropped yet")
             );
+        }
+        if let Some(finished) = &draft.finished {
+            let same_state = finished.part.state.checksum == checksum::of(state)
+                && u64::from(finished.part.state.length) == state.len() as u64;
+            if same_state && finished.sequence == self.next {
+                return Ok(finished.clone());
+            }
+            return Err(self.invalid("the draft's file is finished with another state; write it anew"));
         }
         if state.len() > STATE_BYTES_MAX {
             return Err(
@@ -339,7 +347,10 @@ impl Producer {
             let path = self.log.path_of([names::STAGE, &draft.name]);
             return Err(Error::io("can't finish a staged file", error).at(path));
         }
-        Ok((Staged { name: draft.name.clone(), commit }, part))
+        let staged = Staged { name: draft.name.clone(), commit };
+        let finished = Finished { staged, part, sequence: self.next };
+        draft.finished = Some(finished.clone());
+        Ok(finished)
     }
 
     /// All states together are bounded: every index carries them.
@@ -366,20 +377,28 @@ impl Producer {
         // The file belongs to the commit until its outcome is known (R2).
         pending.draft.owned = false;
         let started = self.log.env.now();
-        let result = self.append(&pending);
-        match result {
+        match self.append(&pending) {
             Ok((version, part)) => {
                 self.attempt.note(self.log.env.now().saturating_sub(started));
-                self.next = pending.sequence.next();
+                let sequence = pending.file.sequence;
+                self.next = sequence.next();
+                self.state = pending.state;
                 let step = part.step(self.log.parts_per_step());
                 tracing::debug!(producer = %self.name, %version, %step, "published");
-                Ok(Published { version, part, step, sequence: pending.sequence })
+                Ok(Published { version, part, step, sequence })
             }
-            Err(Failure::Not(error)) => {
+            // Of what was uncertain once, an earlier attempt may be what replay has judged: it isn't given back.
+            Err(Failure::Never(error)) if pending.uncertain => Err(PublishError { error, draft: None }),
+            Err(Failure::Not(error)) if pending.uncertain => {
+                self.pending = Some(pending);
+                Err(PublishError { error, draft: None })
+            }
+            Err(Failure::Never(error) | Failure::Not(error)) => {
                 pending.draft.owned = true;
                 Err(PublishError { error, draft: Some(Box::new(pending.draft)) })
             }
             Err(Failure::Unknown(error)) => {
+                pending.uncertain = true;
                 self.pending = Some(pending);
                 Err(PublishError { error, draft: None })
             }
@@ -399,12 +418,13 @@ impl Producer {
             Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),
             None => !self.contended,
         };
-        if !quiet {
+        // R10: after an error, what was replayed is compared with the disk before anything is linked after it.
+        if !quiet || tail.is_suspicious() {
             tail.refresh(&self.log);
-            tail.advance(&self.log).map_err(Failure::Unknown)?;
+            tail.advance(&self.log, Care::Writing).map_err(Failure::Not)?;
         }
         let (name, incarnation) = (&self.name, self.incarnation);
-        let appended = append(&self.log, &mut tail, &self.stage, &pending.staged, |state| {
+        let appended = append(&self.log, &mut tail, &self.stage, &pending.file.staged, |state| {
             settled(state, name, incarnation, pending)
         })?;
         self.contended = appended.lost > 0;
@@ -419,7 +439,7 @@ impl Drop for Producer {
     fn drop(&mut self) {
         if let Some(pending) = &self.pending {
             tracing::warn!(
-                producer = %self.name, sequence = %pending.sequence, file = pending.staged.name,
+                producer = %self.name, sequence = %pending.file.sequence, file = pending.file.staged.name,
                 "a producer is dropped with a commit whose outcome is unknown; opening it anew tells"
             );
         }
@@ -433,13 +453,13 @@ fn settled(state: &State, name: &Name, incarnation: Incarnation, pending: &Pendi
     if known.incarnation != Some(incarnation) {
         return fenced();
     }
-    if known.next <= pending.sequence {
+    if known.next <= pending.file.sequence {
         return Settled::Open;
     }
-    if known.next == pending.sequence.next() && known.last_checksum == pending.last_checksum {
+    if known.next == pending.file.sequence.next() && known.last_checksum == pending.file.part.checksum() {
         return Settled::In(known.last_version);
     }
-    let what = format!("producer {name} has published sequence {} with other bytes", pending.sequence);
+    let what = format!("producer {name} has published sequence {} with other bytes", pending.file.sequence);
     Settled::Never(Error::new(ErrorKind::Fenced, what))
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Sink {
     buffer: Vec<u8>,
     start: u64,
     end: u64,
+    /// How far the file reaches.
+    written: u64,
 }
 
 impl Sink {
@@ -25,7 +27,7 @@ impl Sink {
     pub(super) fn new(file: File, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(COMMIT_HEADER_BYTES as usize, 0);
-        Self { file, buffer, start: 0, end: COMMIT_HEADER_BYTES }
+        Self { file, buffer, start: 0, end: COMMIT_HEADER_BYTES, written: 0 }
     }
 
     /// Where the next byte goes.
@@ -60,6 +62,7 @@ impl Sink {
             } else {
                 self.flush(log)?;
                 write_all_at(&*log.storage, &self.file, piece, self.end)?;
+                self.written = self.end.saturating_add(piece.len() as u64);
                 self.start = self.end.saturating_add(piece.len() as u64);
             }
             self.end = self.end.saturating_add(piece.len() as u64);
@@ -70,9 +73,12 @@ impl Sink {
     /// Writes out what is gathered.
     fn flush(&mut self, log: &Log) -> io::Result<()> {
         // A header area that is still empty stays a hole; `finish` writes the header there.
-        let only_header = self.start == 0 && self.buffer.len() as u64 == COMMIT_HEADER_BYTES;
+        let only_header = self.start == 0
+            && self.buffer.len() as u64 == COMMIT_HEADER_BYTES
+            && self.buffer.iter().all(|byte| *byte == 0);
         if !self.buffer.is_empty() && !only_header {
             write_all_at(&*log.storage, &self.file, &self.buffer, self.start)?;
+            self.written = self.start.saturating_add(self.buffer.len() as u64);
         }
         self.buffer.clear();
         self.start = self.end;
@@ -82,14 +88,19 @@ impl Sink {
     /// Puts the header in its place and writes out everything; gives the file and the buffer back.
     pub(super) fn finish(mut self, log: &Log, header: &[u8]) -> io::Result<(File, Vec<u8>)> {
         match self.buffer.get_mut(..header.len()) {
-            Some(place) if self.start == 0 => {
-                place.copy_from_slice(header);
-                write_all_at(&*log.storage, &self.file, &self.buffer, 0)?;
-            }
+            Some(place) if self.start == 0 => place.copy_from_slice(header),
             _ => {
                 self.flush(log)?;
                 write_all_at(&*log.storage, &self.file, header, 0)?;
+                self.written = self.written.max(header.len() as u64);
             }
+        }
+        self.flush(log)?;
+        if let Some(last) = self.end.checked_sub(1)
+            && self.end > self.written
+        {
+            // What was skipped last is part of the file too.
+            write_all_at(&*log.storage, &self.file, &[0], last)?;
         }
         Ok((self.file, self.buffer))
     }

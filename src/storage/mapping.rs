@@ -12,11 +12,11 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
-use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions};
 
 use super::Word;
 
@@ -59,17 +59,6 @@ impl Mapping {
         }
         map.advise_range(memmap2::Advice::PopulateRead, start, end - start)
     }
-
-    /// Tells the kernel that a range isn't needed soon; a later touch faults it in again.
-    pub fn release(&self, range: Range<usize>) -> io::Result<()> {
-        let Inner::File(map) = &self.0 else { return Ok(()) };
-        if range.start >= range.end || range.end > map.len() {
-            return Ok(());
-        }
-        // SAFETY: the map is shared and read-only over a file that keeps its bytes (R1), so dropped pages
-        // come back as they were.
-        unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.end - range.start) }
-    }
 }
 
 impl Deref for Mapping {
@@ -93,6 +82,7 @@ impl fmt::Debug for Mapping {
 #[derive(Debug)]
 pub(super) struct MappedWord {
     map: Mmap,
+    file: OwnedFd,
 }
 
 impl MappedWord {
@@ -102,21 +92,26 @@ impl MappedWord {
         // SAFETY: the bytes do change under the map, so they are only ever read as an atomic (`word`), never
         // as a slice.
         let map = unsafe { MmapOptions::new().len(size_of::<u32>()).map(&file) }?;
-        Ok(Self { map })
+        Ok(Self { map, file: file.try_clone_to_owned()? })
     }
 
-    /// The word.
+    /// The word, for the kernel to compare and to wait on: it answers EFAULT where a touch would be a SIGBUS.
     pub(super) fn word(&self) -> &AtomicU32 {
         let start = self.map.as_ptr().cast::<u32>().cast_mut();
-        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only loaded from and
+        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only
         // waited on, and lives as long as the borrow of `self`.
         unsafe { AtomicU32::from_ptr(start) }
     }
 }
 
 impl Word for MappedWord {
+    /// Read from the file, not from the map: whoever cuts a doorbell short must not kill a trainer.
     fn load(&self) -> u32 {
-        self.word().load(Ordering::Acquire)
+        let mut word = [0; size_of::<u32>()];
+        match rustix::io::pread(&self.file, &mut word, 0) {
+            Ok(read) if read == word.len() => u32::from_le_bytes(word),
+            _ => 0,
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
