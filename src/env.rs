@@ -2,10 +2,10 @@
 //! threads and blocking.
 //!
 //! - No promise rests on the clock (P8): it paces waiting, and dates commits for people.
-//! - Engine threads are started by [`Env::spawn`] and block only in [`Signal::wait`], [`Env::sleep`] and storage's
-//!   `wait`, so a simulator can schedule them like any other call.
-//! - A [`Signal`] is an event count: read [`Signal::current`], look at the condition, then wait for a change of what
-//!   was read. A notification between the look and the wait is never lost.
+//! - Engine threads are started by [`Env::spawn`] and block only in [`Signal::wait`], [`Env::sleep`] and
+//!   storage's `wait`, so a simulator can schedule them like any other call.
+//! - A [`Signal`] is an event count: read [`Signal::current`], look at the condition, then wait for a
+//!   change of what was read. A notification between the look and the wait is never lost.
 
 use std::fmt;
 use std::io;
@@ -177,8 +177,8 @@ impl Signal for EventCount {
     }
 }
 
-/// A value that one thread at a time takes out, waiting by a [`Signal`]: a mutex that may be held over storage
-/// calls, which under a simulator a plain mutex may not.
+/// A value that one thread at a time takes out, waiting by a [`Signal`]: a mutex that may be held over
+/// storage calls, which under a simulator a plain mutex may not.
 pub struct Exclusive<T> {
     value: Mutex<Option<T>>,
     back: Arc<dyn Signal>,

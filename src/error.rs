@@ -1,6 +1,7 @@
 //! The one error type: what the caller can do about it, and a sentence for whoever gets paged.
 //!
-//! - [`ErrorKind`] says what the *caller* does; the sentence says what happened, to which path, version or step.
+//! - [`ErrorKind`] says what the *caller* does; the sentence says what happened, to which path, version or
+//!   step.
 //! - The cause is chained as [`std::error::Error::source`], and only its errno is repeated in the sentence.
 
 use std::fmt;
@@ -106,6 +107,14 @@ impl Error {
         self
     }
 
+    /// What happened, without the place: for a report that names the place beside it.
+    pub(crate) fn sentence(&self) -> String {
+        match self.errno() {
+            Some(errno) => format!("{} (errno {errno})", self.0.what),
+            None => self.0.what.clone(),
+        }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -171,6 +180,13 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().map(|source| source as _)
+    }
+}
+
+impl From<io::Error> for Error {
+    /// For `?` on a slice's [`std::io::Write`] and the like.
+    fn from(source: io::Error) -> Self {
+        Self::io("an I/O operation failed", source)
     }
 }
 

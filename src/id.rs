@@ -220,7 +220,8 @@ macro_rules! hex_id {
 
             /// Reads what `Display` writes: 32 lower-case hexadecimal digits, nothing else.
             fn from_str(text: &str) -> Result<Self, ParseIdError> {
-                let canonical = text.len() == 32 && text.bytes().all(|byte| b"0123456789abcdef".contains(&byte));
+                let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+                let canonical = text.len() == 32 && text.bytes().all(is_digit);
                 let number = u128::from_str_radix(text, 16).ok().filter(|_| canonical);
                 number.map(|number| Self(number.to_be_bytes())).ok_or(ParseIdError)
             }

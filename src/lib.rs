@@ -1,13 +1,13 @@
-//! BatchWeave carries training data from producers to the ranks of a trainer, through a directory that the cluster
-//! already has: Lustre, GPFS, NFS, a local disk, `/dev/shm`. No broker, no daemon, no locks.
+//! BatchWeave carries training data from producers to the ranks of a trainer, through a directory that the
+//! cluster already has: Lustre, GPFS, NFS, a local disk, `/dev/shm`. No broker, no daemon, no locks.
 //!
-//! Its unit is the *global batch*: what one training step consumes, over all ranks; visible whole or not at all, in one
-//! order, exactly once over any crash.
+//! Its unit is the *global batch*: what one training step consumes, over all ranks; visible whole or not at
+//! all, in one order, exactly once over any crash.
 //!
 //! ```
 //! use batchweave::{Counts, Options, Share, Start, Store};
 //! # fn main() -> batchweave::Result<()> {
-//! # let directory = tempfile::tempdir().map_err(|_| ()).unwrap();
+//! # let directory = tempfile::tempdir()?;
 //! # let root = directory.path().join("train");
 //! let store = Store::open_or_create(&root, Options::new().divisor(4))?;
 //!
@@ -46,13 +46,16 @@
 //! # Where to start
 //! - [`Store`] creates and opens; [`Store::producer`] writes; [`Store::run`] and [`Run::consumer`] read.
 //! - [`Error`] and [`ErrorKind`] say what a caller can do.
-//! - `docs/design.md` is how it works, with its promises and rules by number; `docs/format.md` is every byte on disk.
+//! - `docs/design.md` is how it works, with its promises and rules by number; `docs/format.md` is every
+//!   byte on disk.
 //!
 //! # Features
-//! - `zstd` (default): slices and attachments compressed by option. Without it writers store raw and a compressed item is
-//!   [`ErrorKind::Unsupported`].
-//! - `internals`: opens the layers below to the simulator, the fuzzers and the contract suite. Exempt from semver.
+//! - `zstd` (default): slices and attachments compressed by option. Without it writers store raw and a
+//!   compressed item is [`ErrorKind::Unsupported`].
+//! - `internals`: opens the layers below to the simulator, the fuzzers and the contract suite. Exempt from
+//!   semver.
 
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![deny(unsafe_code, missing_docs, rustdoc::broken_intra_doc_links)]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![cfg_attr(
@@ -78,6 +81,7 @@ compile_error!("batchweave runs on 64-bit little-endian Linux: its format is map
 mod consumer;
 mod error;
 mod id;
+mod inspect;
 mod lifecycle;
 mod name;
 mod options;
@@ -120,6 +124,7 @@ pub use format::part::Counts;
 pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
+pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use name::Name;
 pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;

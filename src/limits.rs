@@ -15,7 +15,8 @@ pub const CHECKSUM_BLOCK_BYTES: u64 = 1 << 20;
 /// The longest commit, so that every offset is also an `off_t`.
 pub const COMMIT_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Versions in a segment: at least enough that a boundary's syncs are shared, at most what one open may replay.
+/// Versions in a segment: at least enough that a boundary's syncs are shared, at most what one open may
+/// replay.
 pub const SEGMENT_SIZE_MIN: u32 = 16;
 /// See [`SEGMENT_SIZE_MIN`].
 pub const SEGMENT_SIZE_MAX: u32 = 4096;
@@ -90,10 +91,19 @@ pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const POOL_BYTES_MAX: usize = 512 << 20;
 /// Slices that follow each other share one buffer up to this.
 pub const BUFFER_BYTES: u64 = 16 << 20;
+/// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list
+/// takes.
+pub const FINDINGS_MAX: usize = 10_000;
+/// Of these, broken slices of one part: a file that was overwritten shouldn't hide what else is wrong.
+pub const FINDINGS_PER_PART_MAX: u32 = 16;
 /// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
 pub const COMMIT_CACHE: usize = 4;
-/// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits for the log
-/// itself: a consumer that waits gets a commit at first hand.
+/// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits
+/// for the log itself: a consumer that waits gets a commit at first hand.
 pub const PREFETCH_LINGER: Duration = Duration::from_millis(2);
+/// While the consumer waits for the log itself, the prefetcher looks this often whether it has left: a
+/// wake-up would cost each step that was waited for its own delay, and reading ahead begins this much later
+/// at most.
+pub const HUNGRY_LOOK: Duration = Duration::from_millis(50);
 /// History is looked at again before a hand-out when the last look is older than this.
 pub const HISTORY_AGE_MAX: Duration = Duration::from_secs(1);

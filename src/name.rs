@@ -1,4 +1,5 @@
-//! Names of producers, groups and checkpoints: valid by construction, so that they can be part of a file's name.
+//! Names of producers, groups and checkpoints: valid by construction, so that they can be part of a file's
+//! name.
 
 use std::fmt;
 use std::str::FromStr;

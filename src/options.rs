@@ -54,7 +54,8 @@ pub enum MountClass {
     Local,
     /// Several nodes, coherent: Lustre, GPFS, CephFS, Gluster, BeeGFS. Copied and polled.
     Coherent,
-    /// Several nodes, coherent when a file is opened anew: NFS, SMB. Copied and polled with fresh directories.
+    /// Several nodes, coherent when a file is opened anew: NFS, SMB. Copied and polled with fresh
+    /// directories.
     CloseToOpen,
 }
 
@@ -85,13 +86,13 @@ impl fmt::Display for MountClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Options {
-    /// Every part's number of slices is a multiple of this (default 1). Take the largest data-parallel size that
-    /// will read the store: every share count that divides it is then accepted for ever.
+    /// Every part's number of slices is a multiple of this (default 1). Take the largest data-parallel size
+    /// that will read the store: every share count that divides it is then accepted for ever.
     pub divisor: u32,
     /// Parts that make a step (default 1). More mixes several producers into each step.
     pub parts_per_step: u32,
-    /// Versions in a segment, 16..=4096 (default 256): the unit of reclaim. Smaller frees space sooner when commits
-    /// are large, larger costs fewer directory syncs.
+    /// Versions in a segment, 16..=4096 (default 256): the unit of reclaim. Smaller frees space sooner when
+    /// commits are large, larger costs fewer directory syncs.
     pub segment_size: u32,
     /// Whether acknowledged data survives a power cut (default [`Durability::Synced`]).
     pub durability: Durability,

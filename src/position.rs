@@ -6,11 +6,13 @@ use crate::id::{Checksum, Generation, Step, StoreUuid};
 
 /// A place between two global batches of one store.
 ///
-/// It serialises to JSON (or any serde format) and compares equal on every rank that has delivered the same steps.
+/// It serialises to JSON (or any serde format) and compares equal on every rank that has delivered the same
+/// steps.
 ///
 /// ```
 /// use batchweave::Position;
-/// # let json = r#"{"store":"000102030405060708090a0b0c0d0e0f","generation":0,"step":7,"lineage":"00000000000000ff"}"#;
+/// let json = r#"{"store": "000102030405060708090a0b0c0d0e0f",
+///     "generation": 0, "step": 7, "lineage": "00000000000000ff"}"#;
 /// let position: Position = serde_json::from_str(json)?;
 /// assert_eq!(position.step.get(), 7);
 /// # Ok::<(), serde_json::Error>(())

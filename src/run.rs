@@ -33,7 +33,15 @@ impl From<Position> for Start {
     }
 }
 
-/// A view of a store at one moment, from which any number of consumers read; see [`Store::run`](crate::Store::run).
+/// What was saved last, or the beginning if nothing was.
+impl From<Option<Position>> for Start {
+    fn from(saved: Option<Position>) -> Self {
+        saved.map_or(Self::Beginning, Self::Position)
+    }
+}
+
+/// A view of a store at one moment, from which any number of consumers read; see
+/// [`Store::run`](crate::Store::run).
 ///
 /// All consumers of a run deliver the same steps, each its share, and end at the same step.
 #[derive(Clone, Debug)]
@@ -98,7 +106,9 @@ impl Run {
     pub fn consumer_with(&self, share: Share, options: ConsumerOptions) -> Result<Consumer> {
         let divisor = self.reader.log.identity.options.divisor;
         if !divisor.is_multiple_of(share.count()) {
-            tracing::warn!(%share, divisor, "the count of shares doesn't divide the store's divisor: each step is judged by itself");
+            let what =
+                "the count of shares doesn't divide the store's divisor: each step is judged by itself";
+            tracing::warn!(%share, divisor, what);
         }
         Ok(Consumer::new(Arc::clone(&self.reader), self.view, self.position, share, options))
     }

@@ -1,7 +1,7 @@
 //! A [`Share`]: which slices of every global batch one reader takes.
 //!
-//! Invariant: `index < count`. For any number of slices that `count` divides, the shares `0..count` cover every slice
-//! once, in order.
+//! Invariant: `index < count`. For any number of slices that `count` divides, the shares `0..count` cover
+//! every slice once, in order.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Share `index` of `count`: slices `index * T / count .. (index + 1) * T / count` of a batch of `T`.
 ///
-/// `count` is the *data-parallel* size, not the number of processes: tensor-, pipeline- and context-parallel peers have
-/// the same share.
+/// `count` is the *data-parallel* size, not the number of processes: tensor-, pipeline- and
+/// context-parallel peers have the same share.
 ///
 /// ```
 /// use batchweave::Share;
@@ -125,7 +125,9 @@ mod tests {
         }
 
         #[test]
-        fn a_count_that_does_not_divide_is_no_share(count in 2u32..300, each in 0u64..1000, rest in 1u64..300) {
+        fn a_count_that_does_not_divide_is_no_share(
+            count in 2u32..300, each in 0u64..1000, rest in 1u64..300,
+        ) {
             prop_assume!(rest < u64::from(count));
             prop_assert_eq!(Share::new(0, count).unwrap().range(u64::from(count) * each + rest), None);
         }

@@ -1,5 +1,6 @@
 //! The facade: a store, by its path.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use crate::storage::{Counting, Posix, Report, Storage, probe};
 
 /// A store: one root directory, one ordered stream of global batches.
 ///
-/// Cheap to clone; clones share one tail, one poller, one pool of buffers and one cache of open commits, so give the
-/// threads of a process clones of one handle.
+/// Cheap to clone; clones share one tail, one poller, one pool of buffers and one cache of open commits, so
+/// give the threads of a process clones of one handle.
 #[derive(Clone, Debug)]
 pub struct Store {
     reader: Arc<Reader>,
@@ -96,8 +97,8 @@ impl Store {
     /// The mount is probed first; what can't keep the promises is refused.
     ///
     /// # Errors
-    /// `Invalid` when there is a store, or anything else, or an option is out of bounds; `Unsupported` when no store may
-    /// live on that mount; `Full`, `Io`.
+    /// `Invalid` when there is a store, or anything else, or an option is out of bounds; `Unsupported` when
+    /// no store may live on that mount; `Full`, `Io`.
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let (seams, counting) = system();
         let log = create::create(path.as_ref(), &options, &seams, &Settings::default())?;
@@ -107,7 +108,8 @@ impl Store {
     /// Opens a store, or creates it. Any number of processes may race: one creates it, all open it.
     ///
     /// # Errors
-    /// As [`Store::create`] and [`Store::open`]; `Invalid` when the store has other options, which are listed.
+    /// As [`Store::create`] and [`Store::open`]; `Invalid` when the store has other options, which are
+    /// listed.
     pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_or_create_with(path, options, &Settings::default())
     }
@@ -129,7 +131,8 @@ impl Store {
     /// Opens a store. It writes nothing, so a read-only mount will do.
     ///
     /// # Errors
-    /// `Invalid` when there is no store, naming this host; `Unsupported` when a newer library made it; `Corrupt`, `Io`.
+    /// `Invalid` when there is no store, naming this host; `Unsupported` when a newer library made it;
+    /// `Corrupt`, `Io`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &Settings::default())
     }
@@ -174,8 +177,8 @@ impl Store {
     fn look(path: &Path, seams: &Seams, counting: Arc<Counting>, settings: &Settings) -> Result<Self> {
         match open::look(path, Arc::clone(&seams.storage), Arc::clone(&seams.env), settings)? {
             Found::Store(log) => Ok(Self::new(*log, counting)),
-            Found::NoStore(_) => Err(open::not_a_store(path, &*seams.env, true)),
-            Found::Nothing => Err(open::not_a_store(path, &*seams.env, false)),
+            Found::NoStore(root) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
+            Found::Nothing => Err(open::nothing(path, &*seams.env)),
         }
     }
 
@@ -218,6 +221,11 @@ impl Store {
     /// The log of this handle, for what looks below the surface.
     #[cfg(feature = "internals")]
     pub fn inner(&self) -> &Arc<Log> {
+        self.log()
+    }
+
+    /// The log of this handle.
+    pub(crate) fn log(&self) -> &Arc<Log> {
         &self.reader.log
     }
 
@@ -284,7 +292,7 @@ impl Store {
     }
 
     /// The log's end, looked at just now.
-    fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
+    pub(crate) fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
         let log = &self.reader.log;
         let mut tail = log.tail.take();
         tail.refresh(log);
@@ -292,7 +300,8 @@ impl Store {
         Ok(tail)
     }
 
-    /// Opens a producer's name, fencing its older incarnations; it goes on after the last visible part of that name.
+    /// Opens a producer's name, fencing its older incarnations; it goes on after the last visible part of
+    /// that name.
     ///
     /// The name is that of a partition of the source, never of a job or a host.
     ///
@@ -305,8 +314,8 @@ impl Store {
     /// A run: a view of the store, from the beginning, a step or a saved position.
     ///
     /// # Errors
-    /// `Reclaimed` for a step below the floor; `Invalid` for one beyond the end or a position of another store; `Rewound`
-    /// when the store no longer has the position's history; `Corrupt`, `Io`.
+    /// `Reclaimed` for a step below the floor; `Invalid` for one beyond the end or a position of another
+    /// store; `Rewound` when the store no longer has the position's history; `Corrupt`, `Io`.
     pub fn run(&self, start: impl Into<Start>) -> Result<Run> {
         Run::begin(Arc::clone(&self.reader), start.into())
     }
@@ -346,7 +355,8 @@ impl Store {
 
     /// Ends the stream at the next step: consumers end there, on every rank. False if it was closed already.
     ///
-    /// With `open_step`, parts of an incomplete step may stay behind; they count again after a [`Store::reopen`].
+    /// With `open_step`, parts of an incomplete step may stay behind; they count again after a
+    /// [`Store::reopen`].
     ///
     /// # Errors
     /// `Invalid` when a step is incomplete, unless `open_step`; `Full`, `Contended`, `Io`.
@@ -377,10 +387,12 @@ impl Store {
 pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let path = directory.as_ref();
     let (seams, _) = system();
-    let dir = seams
-        .storage
-        .open_root(path)
-        .map_err(|error| Error::io("can't open the directory", error).at(path))?;
+    let dir = seams.storage.open_root(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            Error::new(ErrorKind::Invalid, "there is no such directory").caused_by(error).at(path)
+        }
+        _ => Error::io("can't open the directory", error).at(path),
+    })?;
     probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 

@@ -1,14 +1,16 @@
-//! Every crash point. The method: one run of each script over a filesystem in memory; before each call that changes
-//! anything (between two of them the disk is the same), a fork of the disk is crashed and examined in several ways.
+//! Every crash point. The method: one run of each script over a filesystem in memory; before each call that
+//! changes anything (between two of them the disk is the same), a fork of the disk is crashed and examined
+//! in several ways.
 //!
 //! - The process dies: the disk is as it is (P6, P7).
 //! - The node dies: all that isn't synced is lost, or a part of it that a seed draws (P6, R3, R4).
 //!
-//! Of what is left: nothing acknowledged is lost, nothing is doubled, what is visible is a prefix of what was written,
-//! the newest index and the whole log agree, and everyone can go on.
+//! Of what is left: nothing acknowledged is lost, nothing is doubled, what is visible is a prefix of what
+//! was written, the newest index and the whole log agree, and everyone can go on.
 //!
-//! The properties of docs/model/commit_protocol.py, on the real engine: "an acknowledged batch is in the log" and "no
-//! batch is in the log twice" are [`Script::check_left`]'s prefix test, for crashes; for sleepers see tests/protocol.rs.
+//! The properties of docs/model/commit_protocol.py, on the real engine: "an acknowledged batch is in the
+//! log" and "no batch is in the log twice" are [`Script::check_left`]'s prefix test, for crashes; for
+//! sleepers see tests/protocol.rs.
 
 #[expect(dead_code, reason = "what needs no settings isn't needed here")]
 mod support;
@@ -229,7 +231,8 @@ fn opening_retiring_closing_and_reopening() -> Result<()> {
     let process = script.process();
     let store = script.store(&process, 1);
     let other = open_with(process.clone(), 2, &script.settings())?;
-    // Once with the boundary far, and once across it: every kind of record comes to be a segment's first or last.
+    // Once with the boundary far, and once across it: every kind of record comes to be a segment's first or
+    // last.
     for round in 0..4 {
         let mut a = script.open(&store, "a");
         script.publish(&mut a);

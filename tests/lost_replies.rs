@@ -1,10 +1,10 @@
-//! Errors and lost replies. The method: a fork of a prepared disk for each call of a publish, of a publish across a
-//! boundary and of a creation; that call fails, once before its effect and once after, by each errno in question; then
-//! the producer does what its documentation says, and the log is examined.
+//! Errors and lost replies. The method: a fork of a prepared disk for each call of a publish, of a publish
+//! across a boundary and of a creation; that call fails, once before its effect and once after, by each
+//! errno in question; then the producer does what its documentation says, and the log is examined.
 //!
 //! - Exactly once, whatever failed: the part is in, once, and the next one follows (R2, P3).
-//! - Nothing of unknown outcome is cleaned up (R2); a file whose sync or close failed isn't published (R3); after a failed
-//!   sync of a directory only a producer opened anew tells (R3).
+//! - Nothing of unknown outcome is cleaned up (R2); a file whose sync or close failed isn't published (R3);
+//!   after a failed sync of a directory only a producer opened anew tells (R3).
 
 mod support;
 
@@ -18,14 +18,15 @@ use support::*;
 const ERRNOS: [i32; 6] =
     [errno::EIO, errno::ETIMEDOUT, errno::ESTALE, errno::EINTR, errno::ENOSPC, errno::EDQUOT];
 
-/// What can come instead of a reply, and whether the call had its effect. EEXIST is true or the word of a call that was
-/// sent twice: without effect and without a name it is no answer of any filesystem.
+/// What can come instead of a reply, and whether the call had its effect. EEXIST is true or the word of a
+/// call that was sent twice: without effect and without a name it is no answer of any filesystem.
 fn failures() -> impl Iterator<Item = (i32, bool)> {
     let both = ERRNOS.into_iter().flat_map(|errno| [(errno, false), (errno, true)]);
     both.chain([(errno::EEXIST, true)])
 }
 
-/// A disk with a store of `commits` commits by "a" (its Open among them), and the plan that every process of it obeys.
+/// A disk with a store of `commits` commits by "a" (its Open among them), and the plan that every process
+/// of it obeys.
 fn prepared(commits: u64, primitive: Primitive) -> (Memory, Plan) {
     let disk = Memory::new();
     let mut plan = Plan::new();
@@ -41,7 +42,8 @@ fn prepared(commits: u64, primitive: Primitive) -> (Memory, Plan) {
     (disk, plan)
 }
 
-/// Publishes one part the way the documentation says, whatever happens; gives the producer that knows it to be in.
+/// Publishes one part the way the documentation says, whatever happens; gives the producer that knows it to
+/// be in.
 fn see_through(store: &Store, mut producer: Producer, sequence: u64) -> Producer {
     let mut draft = None;
     for _ in 0..8 {
@@ -328,8 +330,8 @@ fn a_failed_sync_of_the_directory_poisons_and_a_new_producer_knows() {
 
 #[test]
 fn what_replay_finds_in_is_acknowledged_only_after_a_sync() {
-    // The link's reply is lost, and so is the look afterwards; reading on shows that it is in. Its directory was never
-    // synced, so that has to come before the acknowledgement (R3).
+    // The link's reply is lost, and so is the look afterwards; reading on shows that it is in. Its
+    // directory was never synced, so that has to come before the acknowledgement (R3).
     let (disk, process, _store, mut producer) = process(Primitive::Link);
     let draft = draft(&mut producer, 1).unwrap();
     let sequence = producer.next_sequence().get();

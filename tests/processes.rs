@@ -1,8 +1,9 @@
-//! Racing processes. The method: children (this binary again) publish on a real filesystem, are killed and stopped at
-//! moments that a generator draws, and are started again until they are done; then the ids in the store are compared
-//! with what was to be there.
+//! Racing processes. The method: children (this binary again) publish on a real filesystem, are killed and
+//! stopped at moments that a generator draws, and are started again until they are done; then the ids in
+//! the store are compared with what was to be there.
 //!
-//! - Each id once, in the order of its producer (P3); nobody's death stops another (P7); a name taken over fences (P4).
+//! - Each id once, in the order of its producer (P3); nobody's death stops another (P7); a name taken over
+//!   fences (P4).
 //! - No outcome depends on when a signal arrives; only which lines are run does.
 //! - Where: the temporary directory, /dev/shm, and the mount that `BATCHWEAVE_TEST_DIR` names.
 

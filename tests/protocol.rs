@@ -1,11 +1,11 @@
-//! The protocol's scenarios: zombies, sleepers, deleted names, stale look-ups, racing builders. The method: one thread; a
-//! process sleeps before a chosen storage call while the others run inside that call, so each scenario is the same every
-//! time.
+//! The protocol's scenarios: zombies, sleepers, deleted names, stale look-ups, racing builders. The method:
+//! one thread; a process sleeps before a chosen storage call while the others run inside that call, so each
+//! scenario is the same every time.
 //!
-//! The exhaustive model (docs/model/commit_protocol.py) explores the same with every interleaving of a small instance;
-//! its properties, on the real engine:
-//! - "An acknowledged batch is in the log": [`a_sleeper_into_a_made_anew_directory_lands_at_the_head`] (the model's
-//!   `verdict` with marks; without them this is the trace on which it loses a batch).
+//! The exhaustive model (docs/model/commit_protocol.py) explores the same with every interleaving of a
+//! small instance; its properties, on the real engine:
+//! - "An acknowledged batch is in the log": [`a_sleeper_into_a_made_anew_directory_lands_at_the_head`] (the
+//!   model's `verdict` with marks; without them this is the trace on which it loses a batch).
 //! - "No batch is in the log twice": the same, and [`same_sequence_with_other_bytes_is_fenced`].
 //! - With stale directory handles: [`a_sleeper_in_a_removed_directory_lands_at_the_head`].
 
@@ -143,8 +143,9 @@ fn check_landed(disk: &Memory, version: Version, sequence: u64) {
 
 #[test]
 fn a_sleeper_into_a_made_anew_directory_lands_at_the_head() {
-    // R6. The sleeper crosses a boundary; before each call of the crossing in turn it sleeps until two more segments are
-    // begun and its own is reclaimed. Its mkdir, mark and link may then all succeed, in a directory nobody reads.
+    // R6. The sleeper crosses a boundary; before each call of the crossing in turn it sleeps until two more
+    // segments are begun and its own is reclaimed. Its mkdir, mark and link may then all succeed, in a
+    // directory nobody reads.
     let mut bogus = 0;
     for (method, name) in [
         (Method::MakeDir, "log/000000000001"),
@@ -183,7 +184,8 @@ fn a_sleeper_into_a_made_anew_directory_lands_at_the_head() {
 
 #[test]
 fn a_sleeper_in_a_removed_directory_lands_at_the_head() {
-    // The directory that it holds open is no longer anywhere: its link fails, and nothing may be made of that.
+    // The directory that it holds open is no longer anywhere: its link fails, and nothing may be made of
+    // that.
     let disk = new_disk();
     let (process, _store, mut sleeping) = sleeper(&disk, "a");
     publish(&mut sleeping).unwrap();
@@ -288,7 +290,8 @@ fn forge_seen(disk: &Memory, version: u64, seen: Option<Seen>) {
 
 #[test]
 fn a_commit_that_has_seen_another_history_is_corrupt() {
-    // R10, in the same segment, in the one before, by a reader that starts from an index, and from the future.
+    // R10, in the same segment, in the one before, by a reader that starts from an index, and from the
+    // future.
     for (version, seen) in [(5, 3), (17, 15), (20, 18), (5, 5), (5, 6)] {
         let disk = new_disk();
         publish_until(&disk, 60, "b", 20);
@@ -419,7 +422,8 @@ fn an_index_with_other_bytes_is_reported() {
 
 #[test]
 fn same_sequence_with_other_bytes_is_fenced() {
-    // A machine restored from a snapshot publishes the same sequence of the same incarnation, with other bytes.
+    // A machine restored from a snapshot publishes the same sequence of the same incarnation, with other
+    // bytes.
     let disk = new_disk();
     let (process, _store, mut producer) = sleeper(&disk, "a");
     publish(&mut producer).unwrap();

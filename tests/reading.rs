@@ -1,5 +1,6 @@
-//! What readers get. The method: properties over the public API, on a real filesystem in map and in copy mode, with the
-//! storage's own counters for what reading costs, virtual time for waiting, and hostile files for what can't be trusted.
+//! What readers get. The method: properties over the public API, on a real filesystem in map and in copy
+//! mode, with the storage's own counters for what reading costs, virtual time for waiting, and hostile
+//! files for what can't be trusted.
 //!
 //! - Shares: for every count that divides, the shares' union is the batch, in order (P1).
 //! - Positions are delivered steps only; a saved one resumes at exactly the next step (P2).

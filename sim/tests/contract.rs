@@ -1,4 +1,5 @@
-//! The contract suite against this crate's own storages: the property tests of the trait, each by its own function.
+//! The contract suite against this crate's own storages: the property tests of the trait, each by its own
+//! function.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Before a segment's first version: everything of the segment before it is made complete, durable and indexed (R4).
+//! Before a segment's first version: everything of the segment before it is made complete, durable and
+//! indexed (R4).
 //!
-//! - In this order: log/k-1 synced; index k-1 staged, put and index/ synced; log/k made and log/ synced; mark k made and
-//!   marks/ synced; then the writer links. So a commit in segment k proves all that.
+//! - In this order: log/k-1 synced; index k-1 staged, put and index/ synced; log/k made and log/ synced;
+//!   mark k made and marks/ synced; then the writer links. So a commit in segment k proves all that.
 //! - Whoever is about to link does it, even if another has: what exists isn't built again, only synced again.
 //! - An index is put only if, after its last read, the log hasn't moved on (R7).
 
@@ -95,8 +96,8 @@ fn discard_unless_moved(log: &Log, stage: &Dir, staged: &str) {
     }
 }
 
-/// Racing builders write the same bytes, so whoever comes second compares headers and is done. The same index may be
-/// linked twice over any error: it is a function of the log.
+/// Racing builders write the same bytes, so whoever comes second compares headers and is done. The same
+/// index may be linked twice over any error: it is a function of the log.
 fn put_staged(
     log: &Log,
     stage: &Dir,

@@ -1,4 +1,5 @@
-//! How a record gets into the log: staged whole, given its version name by one exclusive call, judged by identity.
+//! How a record gets into the log: staged whole, given its version name by one exclusive call, judged by
+//! identity.
 //!
 //! - [`staged`]: a finished file in stage/, which nobody sees.
 //! - [`publish`]: one version name for it, and what an error means (R2).

@@ -1,7 +1,8 @@
 //! One version name for a staged file, and what an error means.
 //!
-//! - An error isn't a loss (R2): after any, the name is opened afresh and compared by nonce and record checksum. The same
-//!   is won, another is lost, an absent one is tried again, bounded; then only replay can tell.
+//! - An error isn't a loss (R2): after any, the name is opened afresh and compared by nonce and record
+//!   checksum. The same is won, another is lost, an absent one is tried again, bounded; then only replay
+//!   can tell.
 //! - Inode and link count prove nothing; neither does the errno.
 
 use std::io;

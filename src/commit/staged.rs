@@ -106,7 +106,8 @@ pub fn stage_bytes(log: &Log, stage: &Dir, name: &str, bytes: &[u8]) -> Result<(
     finished.map_err(failed)
 }
 
-/// Makes a written file durable, if the store is synced, and closes it; each may be the first to report a full disk (R3).
+/// Makes a written file durable, if the store is synced, and closes it; each may be the first to report a
+/// full disk (R3).
 ///
 /// # Errors
 /// The system's: the bytes are then to be thought lost.

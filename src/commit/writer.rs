@@ -1,4 +1,5 @@
-//! The writer's loop: catch up, link head+1, lost? read the winner, again; sync; look at the marks; acknowledge.
+//! The writer's loop: catch up, link head+1, lost? read the winner, again; sync; look at the marks;
+//! acknowledge.
 //!
 //! - Only head+1 of a replayed log is linked, and never what replay would make void (R5).
 //! - A link that succeeded stands only if the log hasn't moved on by two segments (R6); else replay decides.
@@ -11,7 +12,7 @@ use super::{boundary, staged::discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::record::Record;
-use crate::id::Version;
+use crate::id::{Segment, Version};
 use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
 use crate::log::apply::Void;
 use crate::log::state::State;
@@ -33,7 +34,8 @@ pub struct Appended {
 pub enum Failure {
     /// It isn't in and never will be by this staged file's doing; the file is still there.
     Not(Error),
-    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay asked (R2).
+    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay
+    /// asked (R2).
     Unknown(Error),
     /// Its directory's sync failed: it may be in, and may vanish (R3). No retry can tell.
     Poisoned(Error),
@@ -110,19 +112,7 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     };
     match publish::put(log, stage, staged, &dir, version) {
         Put::Lost => return Ok(None),
-        Put::Unknown(error) => {
-            tail.suspect(&error);
-            // In a removed segment all is absent, and nothing follows from that (R7): replay has to be asked anew.
-            if marks::moved_on(log, segment).is_ok_and(|moved| moved) {
-                tail.reload(log).map_err(Failure::Unknown)?;
-                return Ok(None);
-            }
-            // Reading on may show that it is in, or that the name went to another.
-            return match tail.advance(log) {
-                Ok(found) if found > 0 => Ok(None),
-                _ => Err(Failure::Unknown(error)),
-            };
-        }
+        Put::Unknown(error) => return ask_replay(log, tail, segment, error),
         Put::Won => {}
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
@@ -139,6 +129,33 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     Ok(Some(version))
 }
 
+/// R2: what only replay can tell. Reading on may show that it is in, that the name went to another, or that
+/// the log has moved on and its directory is gone; if nothing of that, the outcome is unknown.
+fn ask_replay(
+    log: &Log,
+    tail: &mut Tail,
+    segment: Segment,
+    error: Error,
+) -> Result<Option<Version>, Failure> {
+    tail.suspect(&error);
+    let replayed = match marks::moved_on(log, segment) {
+        Ok(true) => tail.reload(log).map(|()| true),
+        Ok(false) => {
+            tail.forget_directory();
+            tail.advance(log).map(|found| found > 0)
+        }
+        Err(error) => Err(error),
+    };
+    match replayed {
+        Ok(true) => Ok(None),
+        Ok(false) => Err(Failure::Unknown(error)),
+        Err(later) => {
+            tracing::debug!(error = %later, "replay can't be asked now");
+            Err(Failure::Unknown(error))
+        }
+    }
+}
+
 /// After a link the staged name is a second one, and goes; after a rename it is gone.
 fn unstage(log: &Log, stage: &Dir, staged: &Staged) {
     if let Err(error) = put::unstage(&*log.storage, log.identity.primitive, stage, &staged.name) {
@@ -146,8 +163,8 @@ fn unstage(log: &Log, stage: &Dir, staged: &Staged) {
     }
 }
 
-/// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is gone was
-/// complete and durable long ago (R4).
+/// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is
+/// gone was complete and durable long ago (R4).
 fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
     if !log.is_synced() {
         return Ok(());

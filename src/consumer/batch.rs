@@ -1,7 +1,7 @@
 //! A batch: one share of one global batch.
 //!
-//! - A prefetched batch has its slices read and verified; another reads and verifies a slice when it is asked for, and
-//!   then only that slice's entry and bytes.
+//! - A prefetched batch has its slices read and verified; another reads and verifies a slice when it is
+//!   asked for, and then only that slice's entry and bytes.
 //! - Several parts make one row of slices, in the order of the parts.
 
 use std::ops::Range;
@@ -50,7 +50,8 @@ impl Batch {
         self.step
     }
 
-    /// The position *after* this batch: what a trainer saves once it has trained on it, the same on all ranks.
+    /// The position *after* this batch: what a trainer saves once it has trained on it, the same on all
+    /// ranks.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -97,8 +98,8 @@ impl Batch {
         })
     }
 
-    /// Bytes `range` of slice `index`, of which only the blocks of 1 MiB that it touches are read and verified; a
-    /// compressed slice is unpacked whole.
+    /// Bytes `range` of slice `index`, of which only the blocks of 1 MiB that it touches are read and
+    /// verified; a compressed slice is unpacked whole.
     ///
     /// # Errors
     /// `Invalid` beyond the slice; `Corrupt`, `Io`.

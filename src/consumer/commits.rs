@@ -1,9 +1,10 @@
-//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record checksum.
+//! Commits that are being read: opened once for all consumers of a handle, known by nonce and record
+//! checksum.
 //!
-//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is checked before
-//!   anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read that comes short
-//!   tells the same.
+//! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
+//!   checked before anything of it is handed out.
+//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read
+//!   that comes short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;
@@ -74,18 +75,26 @@ impl OpenCommit {
         if offset.checked_add(length).is_some_and(|end| end <= size) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Corrupt, "the file is cut short"))
+        Err(cut_short())
     }
 }
 
 /// A range of a mapping, faulted in, so that what is missing is an error and not a SIGBUS.
 pub(super) fn mapped<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
-    let cut = || Error::new(ErrorKind::Corrupt, "the file is cut short");
-    let start = usize::try_from(range.start).map_err(|_| cut())?;
-    let end = usize::try_from(range.end).map_err(|_| cut())?;
-    let bytes = mapping.get(start..end).ok_or_else(cut)?;
-    log.storage.populate(mapping, range).map_err(|error| cut().caused_by(error))?;
+    let bytes = of_mapping(mapping, range.clone())?;
+    log.storage.populate(mapping, range).map_err(|error| cut_short().caused_by(error))?;
     Ok(bytes)
+}
+
+/// A range of a mapping that is faulted in already, as part of a larger one.
+pub(super) fn of_mapping(mapping: &Mapping, range: Range<u64>) -> Result<&[u8]> {
+    let start = usize::try_from(range.start).map_err(|_| cut_short())?;
+    let end = usize::try_from(range.end).map_err(|_| cut_short())?;
+    mapping.get(start..end).ok_or_else(cut_short)
+}
+
+fn cut_short() -> Error {
+    Error::new(ErrorKind::Corrupt, "the file is cut short")
 }
 
 /// The commits that were read last.
@@ -94,6 +103,8 @@ pub(super) struct Commits {
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// Mapping failed once, so everything is read.
     unmappable: AtomicBool,
+    /// Populating worked once, so the kernel has it.
+    populates: AtomicBool,
 }
 
 impl Commits {
@@ -159,9 +170,14 @@ impl Commits {
         }
         let mapping = match log.storage.map(&file, length) {
             // Before Linux 5.14 nothing says that a page can't be read but a SIGBUS; so read there.
+            Ok(mapping) if self.populates.load(Ordering::Relaxed) => Ok(mapping),
             Ok(mapping) => match log.storage.populate(&mapping, 0..1) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
-                _ => Ok(mapping),
+                Err(_) => Ok(mapping),
+                Ok(()) => {
+                    self.populates.store(true, Ordering::Relaxed);
+                    Ok(mapping)
+                }
             },
             Err(error) => Err(error),
         };
@@ -169,7 +185,8 @@ impl Commits {
             Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, path = %log.path.display(), "commits can't be mapped here, so they are read");
+                    let path = log.path.display();
+                    tracing::warn!(%error, %path, "commits can't be mapped here, so they are read");
                 }
                 Ok(Body::File(file))
             }

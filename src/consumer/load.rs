@@ -1,15 +1,15 @@
 //! Reading and verifying slices, mapped or copied.
 //!
 //! - Nothing is handed out before its checksum was right: block by block, hashed while it is in the cache.
-//! - Only what is asked for is read: a reader's own entries, and for a range the blocks that it touches. So one slice of 8
-//!   and one of 65,536 cost the same.
+//! - Only what is asked for is read: a reader's own entries, and for a range the blocks that it touches. So
+//!   one slice of 8 and one of 65,536 cost the same.
 //! - In copy mode slices that follow each other share a pooled buffer.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Reader;
-use super::commits::{Body, OpenCommit, mapped};
+use super::commits::{Body, OpenCommit, mapped, of_mapping};
 use super::pool::Buffer;
 use super::slice::Slice;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,8 +19,10 @@ use crate::format::part::{PartDescriptor, SliceEntry, listed_checksum};
 use crate::id::Checksum;
 use crate::limits::{BUFFER_BYTES, CHECKSUM_BLOCK_BYTES, SLICE_ENTRY_BYTES};
 use crate::log::Log;
+use crate::storage::Mapping;
 
 const ENTRY: usize = SLICE_ENTRY_BYTES as usize;
+const BLOCK_LIST: &str = "a slice's list of block checksums";
 
 /// The entry of slice `within` of a part.
 pub(super) fn entry(
@@ -81,7 +83,7 @@ pub(super) fn slices(
                 mapped(log, mapping, first.offset.saturating_add(part.place)..end)?;
             }
             for entry in &entries {
-                slices.push(slice(reader, commit, part, entry)?);
+                slices.push(mapped_slice(mapping, part, entry)?);
             }
         }
         Body::File(_) => {
@@ -115,31 +117,45 @@ pub(super) fn slice(
 ) -> Result<Slice> {
     match &commit.body {
         Body::Mapped(mapping) => {
-            let log = &reader.log;
             let start = part.place.saturating_add(entry.offset);
-            let bytes = mapped(log, mapping, start..start.saturating_add(entry.stored))?;
-            let list = block_list(log, commit, part, entry)?;
-            for (index, block) in (0..).zip(bytes.chunks(CHECKSUM_BLOCK_BYTES as usize)) {
-                check_block(entry, &list, index, block)?;
-            }
-            if bytes.is_empty() {
-                check_block(entry, &list, 0, &[])?;
-            }
-            match entry.codec {
-                Codec::Zstd => {
-                    codec::decompress(bytes, entry.length).map(|bytes| Slice::owned(bytes, entry.counts))
-                }
-                Codec::Raw if bytes.is_empty() => Ok(Slice::empty(entry.counts)),
-                Codec::Raw => {
-                    let start = usize::try_from(start).unwrap_or(usize::MAX);
-                    Ok(Slice::mapped(mapping, start, bytes.len(), entry.counts))
-                }
-            }
+            let end = part.place.saturating_add(entry.end().unwrap_or(u64::MAX));
+            mapped(&reader.log, mapping, start..end)?;
+            mapped_slice(mapping, part, entry)
         }
         Body::File(_) => {
             let mut slices = Vec::with_capacity(1);
             copy_together(reader, commit, part, std::slice::from_ref(entry), &mut slices)?;
             slices.pop().ok_or_else(|| Error::new(ErrorKind::Corrupt, "a slice wasn't read"))
+        }
+    }
+}
+
+/// One slice of a mapped part, verified; its bytes and their list are faulted in already, which costs as
+/// much as hashing.
+fn mapped_slice(mapping: &Arc<Mapping>, part: &PartDescriptor, entry: &SliceEntry) -> Result<Slice> {
+    let start = part.place.saturating_add(entry.offset);
+    let bytes = of_mapping(mapping, start..start.saturating_add(entry.stored))?;
+    let list = match entry.block_list() {
+        None => &[],
+        Some(offset) => {
+            let place = part.place.saturating_add(offset);
+            let list = of_mapping(mapping, place..place.saturating_add(entry.blocks().saturating_mul(8)))?;
+            differs(checksum::of(list), entry.checksum, BLOCK_LIST)?;
+            list
+        }
+    };
+    for (index, block) in (0..).zip(bytes.chunks(CHECKSUM_BLOCK_BYTES as usize)) {
+        check_block(entry, list, index, block)?;
+    }
+    if bytes.is_empty() {
+        check_block(entry, list, 0, &[])?;
+    }
+    match entry.codec {
+        Codec::Zstd => codec::decompress(bytes, entry.length).map(|bytes| Slice::owned(bytes, entry.counts)),
+        Codec::Raw if bytes.is_empty() => Ok(Slice::empty(entry.counts)),
+        Codec::Raw => {
+            let start = usize::try_from(start).unwrap_or(usize::MAX);
+            Ok(Slice::mapped(mapping, start, bytes.len(), entry.counts))
         }
     }
 }
@@ -274,7 +290,7 @@ fn block_list(log: &Log, commit: &OpenCommit, part: &PartDescriptor, entry: &Sli
     commit.check_reach(log, place, length)?;
     let mut list = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     commit.read(log, &mut list, place)?;
-    differs(checksum::of(&list), entry.checksum, "a slice's list of block checksums")?;
+    differs(checksum::of(&list), entry.checksum, BLOCK_LIST)?;
     Ok(list)
 }
 

@@ -1,7 +1,7 @@
 //! Consumers: global batches in order, for one share, verified, ahead of need.
 //!
-//! - Every rank that starts from the same view delivers the same steps (P2); a change of history is noticed before the
-//!   next hand-out, never straddled.
+//! - Every rank that starts from the same view delivers the same steps (P2); a change of history is noticed
+//!   before the next hand-out, never straddled.
 //! - Reading takes no lock on disk and makes no write call (P7).
 //! - [`Reader`] is what the consumers of one handle share: the pool, the open commits, one poller.
 
@@ -24,9 +24,11 @@ pub use slice::{Location, Slice};
 use waiting::Poller;
 pub use window::{Consumer, ConsumerOptions, Next};
 
+use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Generation, Step, Version};
-use crate::limits::COMMIT_HEADER_BYTES;
+use crate::limits::{COMMIT_HEADER_BYTES, PROBE_INTERVAL_MIN};
+use crate::log::doorbell::saying;
 use crate::log::state::State;
 use crate::log::tail::Tail;
 use crate::log::{Log, read};
@@ -65,6 +67,7 @@ struct Horizon {
     next_step: Step,
     generation: Generation,
     ends: Arc<[Step]>,
+    /// When the log itself was looked at last.
     looked: Duration,
 }
 
@@ -90,16 +93,36 @@ impl Reader {
 
     /// Looks at the log, unless another thread has just found `step`.
     fn advance_for(&self, step: Step) -> Result<()> {
-        let mut tail = self.log.tail.take();
+        let tail = self.log.tail.take();
         if tail.state.next_step() > step {
             self.note(&tail);
             return Ok(());
         }
+        self.advance(tail)
+    }
+
+    /// Looks at the log, whatever is known.
+    fn look(&self) -> Result<()> {
+        self.advance(self.log.tail.take())
+    }
+
+    /// Looks at the log for who doesn't wait: not more often than a waiter would.
+    fn look_if_due(&self, step: Step) -> Result<()> {
+        let horizon = self.horizon();
+        let quiet = match self.log.doorbell.load() {
+            Some(said) => said == saying(horizon.next_version),
+            None => true,
+        };
+        let age = self.log.env.now().saturating_sub(horizon.looked);
+        if quiet && age < PROBE_INTERVAL_MIN { Ok(()) } else { self.advance_for(step) }
+    }
+
+    fn advance(&self, mut tail: Taken<'_, Tail>) -> Result<()> {
         tail.refresh(&self.log);
         let advanced = tail.advance(&self.log);
         self.note(&tail);
-        self.probed_now();
         drop(tail);
+        self.probed_now();
         if advanced? > 0 {
             self.poller.grown(self.log.env.now());
         }
@@ -114,7 +137,6 @@ impl Reader {
         horizon.next_version = tail.state.next_version;
         horizon.next_step = tail.state.next_step();
         horizon.generation = tail.state.generation;
-        horizon.looked = self.log.env.now();
     }
 
     /// One share of a visible step; its slices read and verified if `eager`.

@@ -123,8 +123,8 @@ mod tests {
     fn a_buffer_is_aligned_and_used_again() {
         let pool = Arc::new(Pool::default());
         for _ in 0..3 {
-            let buffer = pool.take(100_000).unwrap();
-            assert_eq!(buffer.len(), 100_000);
+            let buffer = pool.take(200_000).unwrap();
+            assert_eq!(buffer.len(), 200_000);
             assert_eq!(buffer.as_ptr() as usize % ALIGN, 0);
         }
         assert_eq!(pool.hits_and_misses(), (2, 1));

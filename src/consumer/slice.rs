@@ -26,8 +26,8 @@ pub struct Location {
 
 /// One microbatch's bytes, verified; or a range of them.
 ///
-/// It derefs to `&[u8]`, clones without a copy, may cross threads, and keeps its memory alive: the page cache's own pages
-/// in map mode, a pooled buffer in copy mode, memory of its own if it was compressed.
+/// It derefs to `&[u8]`, clones without a copy, may cross threads, and keeps its memory alive: the page
+/// cache's own pages in map mode, a pooled buffer in copy mode, memory of its own if it was compressed.
 #[derive(Clone)]
 pub struct Slice {
     backing: Backing,

@@ -1,9 +1,10 @@
 //! Waiting for the log to grow: by the doorbell on one host, by paced probes elsewhere.
 //!
 //! - The doorbell only shortens waits: after 50 ms, growing to 1 s, the log is probed all the same.
-//! - Without one, a handle makes one probe per interval whatever the number of its threads: one thread leads, the others
-//!   wait for what it finds. The interval is an eighth of the larger of the usual gap between commits and the time waited
-//!   so far, within 50 ms and 2 s, jittered, so that waiting costs a metadata server little and freshness a fraction.
+//! - Without one, a handle makes one probe per interval whatever the number of its threads: one thread
+//!   leads, the others wait for what it finds. The interval is an eighth of the larger of the usual gap
+//!   between commits and the time waited so far, within 50 ms and 2 s, jittered, so that waiting costs a
+//!   metadata server little and freshness a fraction.
 //! - A name that may be absent is only ever opened, in a directory opened anew; never stat'ed.
 
 use std::collections::VecDeque;
@@ -62,8 +63,8 @@ impl State {
 }
 
 impl Reader {
-    /// Waits a while for `step` to become visible, at most `patience`; whether it has, the horizon says afterwards.
-    /// `waited` is how long the caller has waited so far.
+    /// Waits a while for `step` to become visible, at most `patience`; whether it has, the horizon says
+    /// afterwards. `waited` is how long the caller has waited so far.
     pub(super) fn await_growth(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
         if self.log.doorbell.load().is_some() {
             self.await_doorbell(step, waited, patience)
@@ -75,16 +76,16 @@ impl Reader {
     fn await_doorbell(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
         let known = self.horizon().next_version;
         let Some(said) = self.log.doorbell.load() else { return Ok(()) };
+        let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
         if said == saying(known) {
-            let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
             self.log.doorbell.wait(&*self.log.storage, said, wait);
             return self.advance_for(step);
         }
-        // It says something else than what is known here: more, or an old ring. Look, and if there is nothing, sleep on
-        // that very value.
+        // It says something else than what is known here: more, or an old ring. Look, and if there is
+        // nothing, sleep on that very value.
         self.advance_for(step)?;
         if self.horizon().next_version == known {
-            self.log.doorbell.wait(&*self.log.storage, said, DOORBELL_WAIT_MIN.min(patience));
+            self.log.doorbell.wait(&*self.log.storage, said, wait);
             return self.advance_for(step);
         }
         Ok(())
@@ -125,7 +126,9 @@ impl Reader {
 
     /// Notes the time of a probe.
     pub(super) fn probed_now(&self) {
-        self.poller.state.lock().last_probe = Some(self.log.env.now());
+        let now = self.log.env.now();
+        self.poller.state.lock().last_probe = Some(now);
+        self.horizon.lock().looked = now;
     }
 }
 
@@ -164,7 +167,10 @@ impl Patience {
             later => Duration::from_secs(later.saturating_add(300)),
         };
         tracing::warn!(
-            %step, seconds = waited.as_secs(), store = %reader.log.path.display(), producers = reader.producers_in_words(),
+            %step,
+            seconds = waited.as_secs(),
+            store = %reader.log.path.display(),
+            producers = reader.producers_in_words(),
             "waiting for a step that isn't published"
         );
     }

@@ -2,8 +2,9 @@
 //!
 //! - What is delivered advances the position, what is read ahead doesn't: a position is delivered steps only.
 //! - The window is bounded in steps and bytes; it always admits one step, however large.
-//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step that it waited
-//!   for; the thread then stays out of its way. While the consumer is away the thread waits and reads for it.
+//! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step
+//!   that it waited for; the thread then stays out of its way. While the consumer is away the thread waits
+//!   and reads for it.
 //! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
 //! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
 
@@ -19,8 +20,8 @@ use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{
-    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER, WINDOW_BYTES_DEFAULT,
-    WINDOW_STEPS_DEFAULT,
+    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER,
+    WINDOW_BYTES_DEFAULT, WINDOW_STEPS_DEFAULT,
 };
 use crate::position::Position;
 use crate::share::Share;
@@ -111,14 +112,15 @@ struct Shared {
 
 #[derive(Debug)]
 struct Window {
-    ready: VecDeque<Result<Batch>>,
+    /// Each with its bytes: counting them anew at the hand-out would fetch all slices from the thread's cache.
+    ready: VecDeque<(u64, Result<Batch>)>,
     bytes: u64,
     /// The next step to be read by whoever comes first.
     next: Step,
     /// The thread is reading the step before `next`.
     loading: bool,
-    /// The consumer is waiting for the log itself.
-    hungry: bool,
+    /// The step that the consumer is waiting for itself.
+    hungry: Option<Step>,
     /// The consumer is gone.
     stopped: bool,
     /// The thread has panicked.
@@ -139,7 +141,7 @@ impl Consumer {
             bytes: 0,
             next: position.step,
             loading: false,
-            hungry: false,
+            hungry: None,
             stopped: false,
             poisoned: false,
         };
@@ -158,12 +160,13 @@ impl Consumer {
         self.shared.share
     }
 
-    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the same step on
-    /// every rank.
+    /// The next batch, waiting for it as long as the options say. None once the stream is closed: at the
+    /// same step on every rank.
     ///
     /// # Errors
-    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when the share's
-    /// count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position doesn't move.
+    /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when
+    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position
+    /// doesn't move.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_batch_timeout(self.options.timeout)
     }
@@ -177,6 +180,7 @@ impl Consumer {
         let shared = Arc::clone(&self.shared);
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
+        let mut hungry = None;
         loop {
             match self.poll()? {
                 Next::Batch(batch) => return Ok(Some(batch)),
@@ -190,9 +194,10 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            let hungry = Hungry::new(&shared);
+            // Until this call is over: a thread that is woken before the batch is handed out only gets in
+            // its way.
+            hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
-            drop(hungry);
             grown.map_err(|error| self.about(error))?;
         }
     }
@@ -205,8 +210,8 @@ impl Consumer {
         self.start()?;
         match self.poll()? {
             Next::Pending => {
-                let step = self.position.step;
-                self.shared.reader.advance_for(step).map_err(|error| self.about(error))?;
+                let looked = self.shared.reader.look_if_due(self.position.step);
+                looked.map_err(|error| self.about(error))?;
                 self.poll()
             }
             other => Ok(other),
@@ -246,7 +251,7 @@ impl Consumer {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+            reader.look().map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
         if horizon.generation == self.shared.view.generation {
@@ -264,10 +269,8 @@ impl Consumer {
             let what = "the thread that reads ahead has panicked; its message is in the log";
             return Err(self.about(Error::new(ErrorKind::Io, what)));
         }
-        let Some(taken) = window.ready.pop_front() else { return Ok(None) };
-        if let Ok(batch) = &taken {
-            window.bytes = window.bytes.saturating_sub(bytes_of(batch));
-        }
+        let Some((bytes, taken)) = window.ready.pop_front() else { return Ok(None) };
+        window.bytes = window.bytes.saturating_sub(bytes);
         // Waking the thread costs more than a hand-out; half a window is enough to go on from.
         let low = window.ready.len().saturating_mul(2) <= self.options.window_steps;
         drop(window);
@@ -284,17 +287,21 @@ impl Consumer {
             if let Some(taken) = self.take_ready()? {
                 return Ok(taken);
             }
-            let claimed = {
+            let (claimed, hungry) = {
                 let mut window = self.shared.window.lock();
                 let free = !window.loading && window.ready.is_empty();
                 if free {
                     window.next = step.next();
                 }
-                free
+                (free, window.hungry.is_some())
             };
             if claimed {
-                // The thread may read on from the step after this one meanwhile.
-                self.shared.work.notify();
+                // The thread may read on from the step after this one meanwhile. While a consumer waits for
+                // the log the thread looks by itself, so it is woken only if there is something to read
+                // already.
+                if !hungry || self.shared.reader.horizon().next_step > step.next() {
+                    self.shared.work.notify();
+                }
                 return Ok(self.shared.load(step));
             }
             self.shared.ready.wait(seen, None);
@@ -348,16 +355,17 @@ impl Shared {
 struct Hungry<'c>(&'c Shared);
 
 impl<'c> Hungry<'c> {
-    fn new(shared: &'c Shared) -> Self {
-        shared.window.lock().hungry = true;
+    fn new(shared: &'c Shared, step: Step) -> Self {
+        shared.window.lock().hungry = Some(step);
         Self(shared)
     }
 }
 
 impl Drop for Hungry<'_> {
     fn drop(&mut self) {
-        self.0.window.lock().hungry = false;
-        self.0.work.notify();
+        // Without a wake-up, which would come before the batch is in the caller's hands: the thread looks
+        // by itself.
+        self.0.window.lock().hungry = None;
     }
 }
 
@@ -378,6 +386,7 @@ impl Drop for Alive<'_> {
 enum Task {
     Load(Step),
     AwaitConsumer,
+    AwaitHungry,
     AwaitLog(Step),
     Stop,
 }
@@ -397,6 +406,10 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
             }
             Task::AwaitConsumer => {
                 shared.work.wait(seen, None);
+                lingered = false;
+            }
+            Task::AwaitHungry => {
+                shared.work.wait(seen, Some(HUNGRY_LOOK));
                 lingered = false;
             }
             // The consumer may be back at once, and then it waits for itself.
@@ -420,28 +433,31 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
     let step = window.next;
     let full = window.ready.len() >= options.window_steps
         || (window.bytes >= options.window_bytes && !window.ready.is_empty());
-    let failed = window.ready.back().is_some_and(Result::is_err);
+    let failed = window.ready.back().is_some_and(|(_, loaded)| loaded.is_err());
     let ended = shared.view.end(&horizon).is_some_and(|end| end <= step);
     if window.stopped {
         Task::Stop
-    } else if full || failed || ended {
+    } else if full || failed || ended || horizon.generation != shared.view.generation {
         Task::AwaitConsumer
-    } else if horizon.next_step > step && horizon.generation == shared.view.generation {
+    } else if window.hungry == Some(step) {
+        Task::AwaitHungry
+    } else if horizon.next_step > step {
         window.loading = true;
         window.next = step.next();
         Task::Load(step)
-    } else if window.hungry || horizon.generation != shared.view.generation {
-        Task::AwaitConsumer
+    } else if window.hungry.is_some() {
+        Task::AwaitHungry
     } else {
         Task::AwaitLog(step)
     }
 }
 
 fn deliver(shared: &Shared, loaded: Result<Batch>) {
+    let bytes = loaded.as_ref().map_or(0, bytes_of);
     let mut window = shared.window.lock();
     window.loading = false;
-    window.bytes = window.bytes.saturating_add(loaded.as_ref().map_or(0, bytes_of));
-    window.ready.push_back(loaded);
+    window.bytes = window.bytes.saturating_add(bytes);
+    window.ready.push_back((bytes, loaded));
     drop(window);
     shared.ready.notify();
 }

@@ -249,7 +249,7 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
 
 impl Change {
     pub(super) fn apply(&self, bytes: &mut [u8]) {
-        let start = (u64::from(self.at) * bytes.len() as u64 >> 32) as usize;
+        let start = ((u64::from(self.at) * bytes.len() as u64) >> 32) as usize;
         bytes
             .iter_mut()
             .skip(start)

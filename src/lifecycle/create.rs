@@ -1,9 +1,11 @@
 //! Creating a store: any number may race, one STORE wins, everyone opens that one.
 //!
-//! - The mount is probed before anything else is made; an unsafe one is refused by name (DESIGN: publish primitives).
-//! - STORE is put last, so a store is whole or isn't there. Without it, creation goes on over a store's own empty
-//!   directories only: any commit, index or higher mark is half of a destroyed store, and refused.
-//! - A slow creator can't harm a store that was made meanwhile: old marks and an empty segment directory mean nothing.
+//! - The mount is probed before anything else is made; an unsafe one is refused by name (DESIGN: publish
+//!   primitives).
+//! - STORE is put last, so a store is whole or isn't there. Without it, creation goes on over a store's own
+//!   empty directories only: any commit, index or higher mark is half of a destroyed store, and refused.
+//! - A slow creator can't harm a store that was made meanwhile: old marks and an empty segment directory
+//!   mean nothing.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,7 +35,8 @@ pub(crate) struct Seams {
 /// Creates a store that isn't there.
 ///
 /// # Errors
-/// `Invalid` when there is one or the directory holds anything else, `Unsupported` for a mount that can't have one.
+/// `Invalid` when there is one or the directory holds anything else, `Unsupported` for a mount that can't
+/// have one.
 pub(crate) fn create(path: &Path, options: &Options, seams: &Seams, settings: &Settings) -> Result<Log> {
     options.check()?;
     let (log, created) = open_or_create(path, options, seams, settings)?;
@@ -66,7 +69,8 @@ pub(crate) fn open_or_create(
             let created = log.identity.uuid == made;
             same_options(*log, options).map(|log| (log, created))
         }
-        _ => Err(open::not_a_store(path, &*seams.env, true)),
+        Found::NoStore(root) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
+        Found::Nothing => Err(open::nothing(path, &*seams.env)),
     }
 }
 
@@ -89,7 +93,8 @@ fn make_root(path: &Path, options: &Options, seams: &Seams) -> Result<Dir> {
         && let Some(parent) = path.parent()
     {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        // The root's own name has to survive a power cut too. Where the parent may not be opened, it isn't ours to sync.
+        // The root's own name has to survive a power cut too. Where the parent may not be opened, it isn't
+        // ours to sync.
         if let Ok(parent) = seams.storage.open_root(parent) {
             seams.storage.sync_dir(&parent).map_err(failed)?;
         }
@@ -97,7 +102,8 @@ fn make_root(path: &Path, options: &Options, seams: &Seams) -> Result<Dir> {
     seams.storage.open_root(path).map_err(failed)
 }
 
-/// Makes everything, STORE last. Gives the uuid that was put, or would have been: another's STORE may have won.
+/// Makes everything, STORE last. Gives the uuid that was put, or would have been: another's STORE may have
+/// won.
 fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<StoreUuid> {
     let storage = &*seams.storage;
     examine(path, storage, root)?;
@@ -108,7 +114,8 @@ fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir) -> Result<Sto
     let (class, primitive) = match report.accept() {
         Ok(accepted) => accepted,
         Err(refusal) => {
-            // Nothing is left on a mount that can't have a store; another creator's stage isn't empty and stays.
+            // Nothing is left on a mount that can't have a store; another creator's stage isn't empty and
+            // stays.
             let _ = storage.remove_dir(root, names::STAGE);
             return Err(refusal);
         }

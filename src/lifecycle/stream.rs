@@ -1,7 +1,8 @@
 //! What an operator says of the stream and its producers: retire, close, reopen.
 //!
 //! - Every command acts on what it has replayed and fences nobody.
-//! - An effect that is there already is done, not an error, so that a command can be repeated after any crash.
+//! - An effect that is there already is done, not an error, so that a command can be repeated after any
+//!   crash.
 
 use crate::commit::writer::{Settled, append_control};
 use crate::error::{Error, ErrorKind, Result};

@@ -1,9 +1,11 @@
 //! Replay: what each record does, and when it is void.
 //!
-//! - `apply` is a function of (state, version, commit) and nothing else: every replayer comes to the same state (P2).
-//! - Validity is decided here, not by the writer's good manners: a zombie's or a duplicate's commit occupies its version
-//!   and has no effect (P3, P4).
-//! - Records whose writer comes with a later version of the library are `Unsupported`: stopping is safe, guessing isn't.
+//! - `apply` is a function of (state, version, commit) and nothing else: every replayer comes to the same
+//!   state (P2).
+//! - Validity is decided here, not by the writer's good manners: a zombie's or a duplicate's commit
+//!   occupies its version and has no effect (P3, P4).
+//! - Records whose writer comes with a later version of the library are `Unsupported`: stopping is safe,
+//!   guessing isn't.
 
 use super::state::{ProducerState, State, StatePlace};
 use crate::error::{Error, ErrorKind, Result};

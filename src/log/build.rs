@@ -1,7 +1,8 @@
 //! Building the index of a complete segment: its bytes, a function of the log alone.
 //!
 //! - The state has to be that of the segment's end: every version of it replayed, none of the next.
-//! - A producer's state comes from the commit that holds it, if that is in the segment, else from the index before.
+//! - A producer's state comes from the commit that holds it, if that is in the segment, else from the index
+//!   before.
 //! - Nothing is written here; staging and putting the bytes is the writer's (R4).
 
 use std::collections::BTreeMap;

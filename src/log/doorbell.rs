@@ -2,8 +2,8 @@
 //!
 //! - It only shortens waits: it may be missing, old, or a lie, and the log is probed all the same.
 //! - Only local mounts have one: another node's write doesn't show in a mapping everywhere.
-//! - The word is the low half of the next version. It may go back when two writers ring at once; a reader that sees it
-//!   change looks at the log.
+//! - The word is the low half of the next version. It may go back when two writers ring at once; a reader
+//!   that sees it change looks at the log.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Indexes of complete segments, opened: mapped or copied, each section verified when it is first used.
 //!
 //! - An index is immutable; a handle keeps a few open.
-//! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next index read
-//!   producers' states.
+//! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next
+//!   index read producers' states.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -56,28 +56,8 @@ impl Index {
     }
 
     fn open_named(log: &Log, segment: Segment, name: &str) -> Result<Option<Arc<Self>>> {
-        let opened = log
-            .storage
-            .open_dir(&log.root, names::INDEX)
-            .and_then(|dir| log.storage.open(&dir, name, Access::Read));
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("can't open an index", error)),
-        };
-        let mut bytes = [0; INDEX_HEADER_BYTES];
-        read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(short)?;
-        let header = Header::decode(&bytes)?;
-        let right = header.segment == segment
-            && header.store == log.identity.uuid
-            && header.versions == log.segment_size();
-        if !right {
-            return Err(corrupt("it belongs to another store or segment"));
-        }
-        let size = log.storage.size(&file).map_err(|error| Error::io("can't read an index", error))?;
-        if size != header.file_length() {
-            return Err(corrupt(&format!("it has {size} bytes, not {}", header.file_length())));
-        }
+        let Some((file, header)) = open_file(log, segment, name)? else { return Ok(None) };
+        let size = header.file_length();
         let body = match log.mode {
             ReadMode::Copy => Body::File(file),
             ReadMode::Map => match log.storage.map(&file, size) {
@@ -187,6 +167,37 @@ impl Index {
     pub fn verify_all(&self) -> Result<()> {
         Section::ALL.into_iter().try_for_each(|section| self.section(section).map(drop))
     }
+}
+
+/// Opens an index's file and reads its header: of this store and segment, and as long as it says; none if
+/// it is absent.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported` or `Io`, without the path.
+pub fn open_file(log: &Log, segment: Segment, name: &str) -> Result<Option<(File, Header)>> {
+    let opened = log
+        .storage
+        .open_dir(&log.root, names::INDEX)
+        .and_then(|dir| log.storage.open(&dir, name, Access::Read));
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("can't open an index", error)),
+    };
+    let mut bytes = [0; INDEX_HEADER_BYTES];
+    read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(short)?;
+    let header = Header::decode(&bytes)?;
+    let right = header.segment == segment
+        && header.store == log.identity.uuid
+        && header.versions == log.segment_size();
+    if !right {
+        return Err(corrupt("it belongs to another store or segment"));
+    }
+    let size = log.storage.size(&file).map_err(|error| Error::io("can't read an index", error))?;
+    if size != header.file_length() {
+        return Err(corrupt(&format!("it has {size} bytes, not {}", header.file_length())));
+    }
+    Ok(Some((file, header)))
 }
 
 fn corrupt(what: &str) -> Error {

@@ -29,7 +29,8 @@ impl Log {
     /// Finds a visible part.
     ///
     /// # Errors
-    /// `Reclaimed` when its step is below the floor, `Invalid` when it isn't published, `Corrupt` when it is missing.
+    /// `Reclaimed` when its step is below the floor, `Invalid` when it isn't published, `Corrupt` when it
+    /// is missing.
     pub fn locate(&self, tail: &Tail, part: Part) -> Result<Located> {
         let step = part.step(self.parts_per_step());
         if step < tail.state.floor {

@@ -1,9 +1,10 @@
 //! Marks: a register of the newest segment that only grows.
 //!
-//! - A mark is an empty file whose name is a segment; the highest one counts. An empty listing is a lag, never 0 (R6).
-//! - What was read in log/k, or not found there, is trusted only if afterwards no mark above k+1 is seen: a listing of
-//!   the directory opened anew, and mark k+2 opened by name, since some mounts have stale listings and others stale
-//!   look-ups (R6, R7).
+//! - A mark is an empty file whose name is a segment; the highest one counts. An empty listing is a lag,
+//!   never 0 (R6).
+//! - What was read in log/k, or not found there, is trusted only if afterwards no mark above k+1 is seen: a
+//!   listing of the directory opened anew, and mark k+2 opened by name, since some mounts have stale
+//!   listings and others stale look-ups (R6, R7).
 
 use std::io;
 

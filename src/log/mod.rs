@@ -1,11 +1,14 @@
 //! The order of things: the log of a store, its replay, its indexes and marks.
 //!
-//! - [`Log`] is what one handle shares: storage, environment, identity, the directories, the tail and the indexes in use.
+//! - [`Log`] is what one handle shares: storage, environment, identity, the directories, the tail and the
+//!   indexes in use.
 //! - Everything above appends or reads through it; nothing here writes but the doorbell.
-//! - State is replayed ([`state`], [`apply`]), places are found ([`locate`]), and what is read is trusted only on the
-//!   conditions of R7, R8 and R10 ([`tail`]).
+//! - State is replayed ([`state`], [`apply`]), places are found ([`locate`]), and what is read is trusted
+//!   only on the conditions of R7, R8 and R10 ([`tail`]).
 
 pub mod apply;
+#[cfg(test)]
+mod apply_tests;
 pub mod build;
 pub mod doorbell;
 pub mod index;
@@ -92,7 +95,8 @@ impl Log {
         self.path_of([names::LOG, &names::segment(segment), &names::version(version)])
     }
 
-    /// Opens a segment's directory by opening its parent anew, so that both look-ups are fresh; none if it is absent.
+    /// Opens a segment's directory by opening its parent anew, so that both look-ups are fresh; none if it
+    /// is absent.
     ///
     /// # Errors
     /// `Io`.

@@ -104,17 +104,25 @@ fn people(env: &dyn Env) -> People {
     People { wall_us: 0, pid: who.pid, host: who.host, job: who.job, library }
 }
 
-/// The error of a directory that has no STORE, or of no directory at all.
-pub fn not_a_store(path: &Path, env: &dyn Env, exists: bool) -> Error {
-    let host = env.who().host;
-    let what = if exists {
-        format!(
-            "the directory is no store (it has no STORE), as host {host} sees it: another path, or half created"
-        )
+/// The error of a directory without STORE: it says which of the reasons it is, and on which host.
+pub fn no_store(path: &Path, storage: &dyn Storage, env: &dyn Env, root: &Dir) -> Error {
+    let held = storage.list(root).unwrap_or_default();
+    let begun = names::DIRECTORIES.iter().any(|name| held.iter().any(|held| held == name));
+    let what = if begun {
+        "the store is half created: it has no STORE yet. Creating it again goes on, unless someone is at it"
+    } else if held.is_empty() {
+        "the directory is empty, so it is no store"
     } else {
-        format!(
-            "there is no such directory on host {host}: a path that only another host has, or a store that isn't created yet"
-        )
+        "the directory is no store: it has no STORE"
     };
+    Error::new(ErrorKind::Invalid, format!("{what} (as host {} sees it)", env.who().host)).at(path)
+}
+
+/// The error of no directory at all.
+pub fn nothing(path: &Path, env: &dyn Env) -> Error {
+    let host = env.who().host;
+    let what = format!(
+        "there is no such directory on host {host}: not created yet, or a path that only another host has"
+    );
     Error::new(ErrorKind::Invalid, what).at(path)
 }

@@ -78,7 +78,8 @@ pub fn short(error: io::Error) -> Error {
     Error::io("can't read the file", error)
 }
 
-/// Nonce and record checksum of the commit that has a version's name now, opened afresh; none if it is absent (R2, R10).
+/// Nonce and record checksum of the commit that has a version's name now, opened afresh; none if it is
+/// absent (R2, R10).
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported` or `Io`.

@@ -2,8 +2,9 @@
 //!
 //! - It holds O(producers) and nothing that grows with the steps ever written (P9).
 //! - It knows where a producer's state lies, never its bytes: consumers don't read them.
-//! - It encodes to the index's state section as tagged items: an unknown required tag is `Unsupported`, an empty
-//!   optional part of the state isn't written at all, so that a store that doesn't use it stays readable.
+//! - It encodes to the index's state section as tagged items: an unknown required tag is `Unsupported`, an
+//!   empty optional part of the state isn't written at all, so that a store that doesn't use it stays
+//!   readable.
 
 use std::collections::BTreeMap;
 
@@ -75,8 +76,8 @@ pub struct State {
     pub floor: Step,
     /// The generation.
     pub generation: Generation,
-    /// The step of every valid Close, in log order: a view that saw `n` of them ends at the one after those, also when
-    /// a Reopen has followed since.
+    /// The step of every valid Close, in log order: a view that saw `n` of them ends at the one after
+    /// those, also when a Reopen has followed since.
     pub ends: Vec<Step>,
     /// The step at which the stream ends; none while it goes on.
     pub closed: Option<Step>,
@@ -97,6 +98,8 @@ const TAG_PRODUCERS: u16 = 2;
 const TAG_PIECES: u16 = 3;
 const TAG_ENDS: u16 = 4;
 const FLAG_REQUIRED: u16 = 1;
+/// A producer with a name of one byte and no state.
+const PRODUCER_BYTES_MIN: usize = 72;
 const PIECES_MAX: usize = 1 << 20;
 const ENDS_MAX: usize = 1 << 20;
 
@@ -209,7 +212,7 @@ impl State {
         while !from.is_empty() {
             let (tag, flags) = (from.u16()?, from.u16()?);
             let item = from.bytes(bytes.len())?;
-            if tag <= last_tag {
+            if tag <= last_tag || flags & !FLAG_REQUIRED != 0 {
                 return Err(corrupt("its items aren't in order"));
             }
             last_tag = tag;
@@ -244,7 +247,7 @@ impl State {
 
     fn decode_producers(&mut self, item: &[u8]) -> Result<()> {
         let mut from = Reader::new(item);
-        for _ in 0..from.count(79, PRODUCERS_MAX)? {
+        for _ in 0..from.count(PRODUCER_BYTES_MIN, PRODUCERS_MAX)? {
             let name = from.name()?;
             let incarnation = from.optional_version()?.map(Version::incarnation);
             let (last_open, open_nonce) = (from.u64()?.into(), Nonce::new(from.array()?));

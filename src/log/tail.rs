@@ -1,11 +1,14 @@
 //! The log's end as one handle knows it: the replayed state, and what the commits of the newest segments are.
 //!
-//! - It starts from the newest index and replays at most 2S commits; from then on it reads each commit once (P9).
-//! - What was read in a segment counts only after a look at the marks (R7); a log that has moved on by two segments is
-//!   begun again from the newest index.
+//! - It starts from the newest index and replays at most 2S commits; from then on it reads each commit once
+//!   (P9).
+//! - What was read in a segment counts only after a look at the marks (R7); a log that has moved on by two
+//!   segments is begun again from the newest index.
 //! - An absent version is the head only if nothing lies beyond it (R8), which is looked at once, on loading.
-//! - Each commit's `seen` has to agree with what was replayed here (R10); a mismatch is `Corrupt`, never replayed.
-//! - After an error that may hide a change of history, the newest replayed commit is compared with the disk first (R10).
+//! - Each commit's `seen` has to agree with what was replayed here (R10); a mismatch is `Corrupt`, never
+//!   replayed.
+//! - After an error that may hide a change of history, the newest replayed commit is compared with the disk
+//!   first (R10).
 
 use std::collections::VecDeque;
 use std::io;
@@ -295,6 +298,11 @@ impl Tail {
         self.dir_is_old |= log.class.is_remote();
     }
 
+    /// The directory that is held may be one that was removed: the next look opens it by its name.
+    pub fn forget_directory(&mut self) {
+        self.dir = None;
+    }
+
     fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
         let Some(seen) = seen else { return Ok(()) };
         let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
@@ -392,7 +400,8 @@ impl Tail {
     pub fn holder(&self, part: Part) -> Option<(Version, &Entry)> {
         let after = self.entries.partition_point(|entry| entry.first_part <= part);
         let place = after.checked_sub(1)?;
-        // Commits without parts share their first part with the one after them: the last of those has it, if any.
+        // Commits without parts share their first part with the one after them: the last of those has it,
+        // if any.
         let entry = self.entries.get(place)?;
         let inside = part.get().checked_sub(entry.first_part.get())? < u64::from(entry.parts);
         inside.then(|| (Version::new(self.base.get().saturating_add(place as u64)), entry))
@@ -430,8 +439,8 @@ impl Tail {
     }
 }
 
-/// The newest version that the names in a segment speak of, or the existence of the segment after it (R4: that one is
-/// made when all of this one is there).
+/// The newest version that the names in a segment speak of, or the existence of the segment after it (R4:
+/// that one is made when all of this one is there).
 fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
     let listed = match log.open_segment(segment)? {
         None => Vec::new(),
@@ -448,8 +457,8 @@ fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
     Ok(newest.max(proven))
 }
 
-/// Reads a commit; one that can't be read is looked at again, bounded, and then `Corrupt` or `Io`, never void (R8): a
-/// passing error must not make two replayers differ.
+/// Reads a commit; one that can't be read is looked at again, bounded, and then `Corrupt` or `Io`, never
+/// void (R8): a passing error must not make two replayers differ.
 fn read_again(log: &Log, file: &File, version: Version) -> Result<read::Read> {
     let mut pause = LOOK_AGAIN_PAUSE;
     let mut left = LOOK_AGAIN_MAX;

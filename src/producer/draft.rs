@@ -30,10 +30,13 @@ pub enum Compression {
     /// As they are: readers get them without a copy.
     #[default]
     None,
-    /// By zstd at a level (1..=22, negative ones faster still): readers get them unpacked into memory of their own.
-    /// In a build without the feature `zstd`, the same as [`Compression::None`].
+    /// By zstd at a level (1..=22, negative ones faster still): readers get them unpacked into memory of
+    /// their own. In a build without the feature `zstd`, the same as [`Compression::None`].
     Zstd(i32),
 }
+
+/// Why a draft can't be published while a slice of it is being written.
+const UNFINISHED: &str = "a slice of the draft wasn't finished";
 
 /// One part that is being written; see [`Producer::draft`](crate::Producer::draft).
 #[derive(Debug)]
@@ -111,7 +114,7 @@ impl Draft {
         }
         self.skip_to_multiple_of(SLICE_ALIGN_BYTES)?;
         let compression = self.compression;
-        self.broken = Some("a slice of the draft wasn't finished");
+        self.broken = Some(UNFINISHED);
         let offset = self.relative_end();
         let blocks = Blocks {
             draft: self,
@@ -143,8 +146,8 @@ impl Draft {
         slice.finish(counts)
     }
 
-    /// Sets the attachment, bytes of any length that are never read unless asked for, such as sample ids. It comes after
-    /// the last slice, once.
+    /// Sets the attachment, bytes of any length that are never read unless asked for, such as sample ids.
+    /// It comes after the last slice, once.
     ///
     /// # Errors
     /// `Invalid` the second time or after an unfinished slice; `Full`, `Io`.
@@ -211,6 +214,8 @@ impl Draft {
                 self.invalid(&format!("{slices} slices aren't a multiple of the store's divisor, {divisor}"))
             );
         }
+        // Whatever fails from here on, a second try would write these behind what the first has left.
+        self.broken = Some("an earlier try has ended the draft's file; write it anew");
         let metadata = std::mem::take(&mut self.metadata);
         self.part.metadata = self.append_item(&metadata)?;
         self.part.state = self.append_item(state)?;
@@ -241,9 +246,10 @@ impl Draft {
     }
 
     fn skip_to_multiple_of(&mut self, bytes: u64) -> Result<()> {
-        let too_long = self.invalid("a commit is at most i64::MAX bytes");
-        let Some(sink) = &mut self.sink else { return Err(too_long) };
-        let offset = align(sink.end(), bytes).ok_or(too_long)?;
+        let end = self.sink.as_ref().and_then(|sink| align(sink.end(), bytes));
+        let (Some(sink), Some(offset)) = (&mut self.sink, end) else {
+            return Err(self.invalid("a commit is at most i64::MAX bytes"));
+        };
         sink.skip_to(&self.log, offset).map_err(write_failed)
     }
 
@@ -288,7 +294,8 @@ fn write_failed(error: io::Error) -> Error {
 
 /// Writes one slice; see [`Draft::slice`].
 ///
-/// What is written goes straight into the staged file. Without [`SliceWriter::finish`] the draft can't be published.
+/// What is written goes straight into the staged file. Without [`SliceWriter::finish`] the draft can't be
+/// published.
 #[derive(Debug)]
 pub struct SliceWriter<'d> {
     stream: Stream<'d>,
@@ -354,6 +361,10 @@ struct Blocks<'d> {
 
 impl Blocks<'_> {
     fn finish(mut self, length: u64, counts: Counts, codec: Codec) -> Result<()> {
+        // After a write that failed the checksum has seen more than the file has.
+        if let Some(broken) = self.draft.broken.filter(|why| *why != UNFINISHED) {
+            return Err(self.draft.invalid(broken));
+        }
         let mut entry = SliceEntry {
             offset: self.offset,
             stored: self.stored,

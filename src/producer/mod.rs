@@ -1,8 +1,8 @@
 //! Producers: a named writer that publishes parts exactly once, over any crash (P3, P4).
 //!
 //! - Opening a name fences its older incarnations and gives the state committed with its last visible part.
-//! - A commit whose outcome is unknown is kept and tried again as the same file before anything else is published, never
-//!   regrouped (R2).
+//! - A commit whose outcome is unknown is kept and tried again as the same file before anything else is
+//!   published, never regrouped (R2).
 //! - After a failed directory sync the producer is poisoned: only opening it anew can tell what is in (R3).
 
 mod draft;
@@ -45,7 +45,6 @@ pub struct Published {
 
 /// The promise of a publish; see [`Producer::publish`].
 #[derive(Debug)]
-#[must_use = "a ticket says where a part stands; wait for it, or drop it on purpose"]
 pub struct Ticket {
     published: Published,
 }
@@ -227,12 +226,13 @@ impl Producer {
 
     /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.
     ///
-    /// Drafts are published in the order they were opened. The part is committed, and on a synced store durable, when
-    /// this returns.
+    /// Drafts are published in the order they were opened. The part is committed, and on a synced store
+    /// durable, when this returns.
     ///
     /// # Errors
-    /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state; `Fenced` when
-    /// a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`] for what becomes of the draft.
+    /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state;
+    /// `Fenced` when a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`]
+    /// for what becomes of the draft.
     pub fn publish(&mut self, draft: Draft, state: impl AsRef<[u8]>) -> Result<Ticket, PublishError> {
         if let Err(error) = self.flush() {
             return Err(PublishError { error, draft: Some(Box::new(draft)) });
@@ -252,8 +252,8 @@ impl Producer {
         }
     }
 
-    /// Sees to it that everything published is acknowledged: a commit whose outcome was unknown is tried again, as the
-    /// same file.
+    /// Sees to it that everything published is acknowledged: a commit whose outcome was unknown is tried
+    /// again, as the same file.
     ///
     /// # Errors
     /// What still keeps it from being known; the commit is kept then.
@@ -318,6 +318,9 @@ impl Producer {
                 self.invalid(&format!("a state of {} bytes is longer than {STATE_BYTES_MAX}", state.len()))
             );
         }
+        let tail = self.log.tail.take();
+        self.check_states(&tail, state)?;
+        drop(tail);
         let part = draft.complete(state)?;
         let parts = Parts {
             producer: self.name.clone(),
@@ -326,7 +329,6 @@ impl Producer {
             parts: vec![part],
         };
         let tail = self.log.tail.take();
-        self.check_states(&tail, state)?;
         let (sealed, commit) =
             seal_after(&self.log, &tail, draft.nonce, self.attempt.us(), Record::Parts(parts))?;
         drop(tail);
@@ -390,7 +392,8 @@ impl Producer {
 
     fn append(&mut self, pending: &Pending) -> Result<(Version, Part), Failure> {
         let mut tail = self.log.tail.take();
-        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is the look.
+        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
+        // the look.
         let said = self.log.doorbell.load();
         let quiet = match said {
             Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),

@@ -47,7 +47,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Takes bytes; `seen` is shown each piece right before it is written or copied, while it is in the cache.
+    /// Takes bytes; `seen` is shown each piece right before it is written or copied, while it is in the
+    /// cache.
     pub(super) fn write(&mut self, log: &Log, bytes: &[u8], mut seen: impl FnMut(&[u8])) -> io::Result<()> {
         for piece in bytes.chunks(DRAFT_PIECE_BYTES) {
             seen(piece);

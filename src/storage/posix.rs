@@ -28,6 +28,8 @@ use crate::limits;
 /// Bytes of directory entries taken from the kernel in one call, so that marks and segments come with one or
 /// two.
 const LIST_BYTES: usize = 32 << 10;
+/// Room for the names of a listing: all marks of a store.
+const LISTED_NAMES: usize = 72;
 
 const OPEN_DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const OPEN_FILE: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW);
@@ -48,12 +50,19 @@ struct Directory {
     descriptor: OwnedFd,
     /// Held while listing: the cursor is the descriptor's, and two listings at once would each see a part
     /// only.
-    cursor: Mutex<()>,
+    cursor: Mutex<Cursor>,
+}
+
+/// Where a descriptor's next listing would begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cursor {
+    AtStart,
+    Moved,
 }
 
 impl Directory {
     fn wrap(descriptor: OwnedFd) -> Dir {
-        Dir::new(Self { descriptor, cursor: Mutex::new(()) })
+        Dir::new(Self { descriptor, cursor: Mutex::new(Cursor::AtStart) })
     }
 }
 
@@ -188,11 +197,14 @@ impl Storage for Posix {
 
     fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
         let directory = directory(dir)?;
-        let _turn = directory.cursor.lock();
-        rustix::fs::seek(&directory.descriptor, SeekFrom::Start(0))?;
+        let mut cursor = directory.cursor.lock();
+        // The marks are listed by a directory just opened: that one needs no call to go back.
+        if std::mem::replace(&mut *cursor, Cursor::Moved) == Cursor::Moved {
+            rustix::fs::seek(&directory.descriptor, SeekFrom::Start(0))?;
+        }
         let mut buffer = Vec::with_capacity(LIST_BYTES);
         let mut entries = RawDir::new(&directory.descriptor, buffer.spare_capacity_mut());
-        let mut names = Vec::new();
+        let mut names = Vec::with_capacity(LISTED_NAMES);
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();

@@ -1,9 +1,10 @@
-//! What the engine's tests share: stores over the simulator's storages, parts that say whose they are, and the
-//! examination of what a crash has left.
+//! What the engine's tests share: stores over the simulator's storages, parts that say whose they are, and
+//! the examination of what a crash has left.
 //!
-//! - A part's slices, and the state committed with it, are functions of producer and sequence: whoever reads them can
-//!   tell a lost, doubled, torn or misplaced one.
-//! - [`replay`] reads the log from its first version by itself, without indexes: the truth that tails are held against.
+//! - A part's slices, and the state committed with it, are functions of producer and sequence: whoever
+//!   reads them can tell a lost, doubled, torn or misplaced one.
+//! - [`replay`] reads the log from its first version by itself, without indexes: the truth that tails are
+//!   held against.
 //! - Nothing here waits, sleeps or looks at a clock.
 
 use std::collections::BTreeMap;
@@ -118,7 +119,8 @@ pub fn check_replay(store: &Store) -> Replayed {
     let tail = Tail::load(log).expect("a log that loads");
     assert_eq!(tail.state, replayed.state, "the newest index and what follows it differ from the whole log");
     let size = log.segment_size();
-    // A commit in a segment proves that the one before is indexed (R4); the segment's own last commit doesn't.
+    // A commit in a segment proves that the one before is indexed (R4); the segment's own last commit
+    // doesn't.
     let newest = replayed.voids.len().saturating_sub(1) as u64 / u64::from(size);
     for segment in 0..newest {
         let index = batchweave::log::index::Index::open(log, segment.into()).expect("a readable index");
@@ -172,7 +174,8 @@ pub fn reopen(store: &Store, name: &str, parts: &[(String, u64)]) -> Producer {
     producer
 }
 
-/// Everyone can go on: a new producer, the old names, and a reader of all (P7). Gives all parts that are there then.
+/// Everyone can go on: a new producer, the old names, and a reader of all (P7). Gives all parts that are
+/// there then.
 pub fn check_going_on(store: &Store, names: &[&str]) -> Vec<(String, u64)> {
     if store.info().expect("its info").closed.is_some() {
         assert!(store.reopen().expect("a closed stream can be reopened"));

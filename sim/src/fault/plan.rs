@@ -157,8 +157,8 @@ impl Plan {
         self.rule(calls, Then::Delay(delay))
     }
 
-    /// The process sleeps before these calls, and `act` happens meanwhile: other processes run, files vanish, a
-    /// crash is tried on a fork of the disk. It has to leave this process's own storage alone.
+    /// The process sleeps before these calls, and `act` happens meanwhile: other processes run, files
+    /// vanish, a crash is tried on a fork of the disk. It has to leave this process's own storage alone.
     #[must_use]
     pub fn meanwhile(self, calls: Match, act: impl Fn() + Send + Sync + 'static) -> Self {
         self.rule(calls, Then::Meanwhile(Arc::new(act)))

@@ -1,3 +1,5 @@
+//! A plan does to each call just what it says, and to no other.
+
 use std::error::Error;
 use std::sync::Arc;
 

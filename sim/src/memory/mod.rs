@@ -119,8 +119,9 @@ impl Memory {
         self.shared.woken.notify_all();
     }
 
-    /// Another filesystem, in the state that this one is in now: what a crash at this moment leaves, to be looked
-    /// at in as many ways as there are forks. Its cost is that of the names; bytes are shared until written to.
+    /// Another filesystem, in the state that this one is in now: what a crash at this moment leaves, to be
+    /// looked at in as many ways as there are forks. Its cost is that of the names; bytes are shared until
+    /// written to.
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = self.shared.state.lock().fork();

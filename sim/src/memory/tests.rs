@@ -1,3 +1,5 @@
+//! What survives a power cut, and what the calls answer.
+
 use std::collections::BTreeSet;
 
 use super::*;

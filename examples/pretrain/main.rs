@@ -1,0 +1,133 @@
+//! A training run in small, with everything that goes wrong in a large one: real processes on real text.
+//!
+//! ```text
+//!   text files ──► producer 0 ─┐                         ┌─► share 0 ┐
+//!                  (process)   ├─► store (a directory) ──┼─► share 1 ├─ one model, data-parallel SGD
+//!   text files ──► producer 1 ─┘   global batches of     ├─► share 2 │  (threads of one trainer process)
+//!                  (process)       8 slices, one order   └─► share 3 ┘
+//! ```
+//!
+//! - `producer.rs` packs text into windows and publishes global batches; its cursor is committed with each.
+//! - `trainer.rs` trains a byte model on them, four shares at a time, and saves model and position together.
+//! - `driver.rs` starts them all, kills one producer and the trainer on the way (SIGKILL), starts them again.
+//! - `proof.rs` then compares corpus, store and what was trained: every window once, in order, nothing twice.
+//!
+//! `cargo run --release --example pretrain` trains on the sources of this crate's own dependencies; give it
+//! files or directories to train on something else. It exits with 0 if all is proved, 3 if a proof failed, 1
+//! if the run broke off, 2 if it was called wrongly.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an application, not the engine: clock, threads and files are its own"
+)]
+
+mod corpus;
+mod driver;
+mod job;
+mod model;
+mod producer;
+mod proof;
+mod screen;
+mod trainer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use batchweave::{Options, Store};
+
+use corpus::Corpus;
+use job::{Job, Result, Role};
+
+const USAGE: &str = "usage: pretrain [--mb N] [--store DIR] [--keep] [PATH...]
+  PATH...      files or directories to train on, instead of the sources of this crate's dependencies
+  --mb N       take at most N MB of them, the first by path (default 24)
+  --store DIR  put the store there (new or empty) and leave it there
+  --keep       leave the run's temporary directory, which is removed otherwise if all is well";
+
+struct Args {
+    paths: Vec<PathBuf>,
+    megabytes: u64,
+    store: Option<PathBuf>,
+    keep: bool,
+}
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1).peekable();
+    if words.next_if(|word| word == job::CHILD).is_some() {
+        return child(&words.next().unwrap_or_default());
+    }
+    if words.next_if(|word| word == "--help").is_some() {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let Some(args) = parse(words) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("pretrain: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
+    let mut args = Args { paths: Vec::new(), megabytes: 24, store: None, keep: false };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--mb" => args.megabytes = words.next()?.parse().ok().filter(|megabytes| *megabytes > 0)?,
+            "--store" => args.store = Some(words.next()?.into()),
+            "--keep" => args.keep = true,
+            option if option.starts_with('-') => return None,
+            _ => args.paths.push(word.into()),
+        }
+    }
+    Some(args)
+}
+
+/// The driver's process. False if a proof failed.
+fn run(args: &Args) -> Result<bool> {
+    let corpus = Corpus::find(&args.paths, args.megabytes * 1_000_000)?;
+    let mut directory = tempfile::Builder::new().prefix("batchweave-pretrain-").tempdir()?;
+    directory.disable_cleanup(args.keep);
+    let run = directory.path().to_path_buf();
+    corpus.save(&run)?;
+
+    let path = args.store.clone().unwrap_or_else(|| run.join("store"));
+    // Segments as small as they may be, so that even this short run crosses many of their boundaries.
+    let options = Options::new().divisor(job::SLICES as u32).segment_size(16);
+    let store = Store::create(&path, options)?;
+
+    println!("corpus   {corpus}");
+    println!("store    {}", path.display());
+    let outcome = driver::drive(&corpus, &store, &run).and_then(|driven| {
+        let proof = proof::prove(&corpus, &store, &run, driven.resumed_at)?;
+        screen::table(&driven, &proof, &corpus);
+        Ok(proof.failed.is_empty())
+    });
+    if args.keep || !matches!(outcome, Ok(true)) {
+        directory.disable_cleanup(true);
+        println!("left     {}", run.display());
+    }
+    outcome
+}
+
+/// A producer's or the trainer's process.
+fn child(job: &str) -> ExitCode {
+    let done = serde_json::from_str(job).map_err(Into::into).and_then(|job: Job| {
+        job.die_with_parent()?;
+        match job.role {
+            Role::Producer(partition) => producer::produce(&job, partition),
+            Role::Trainer => trainer::train(&job),
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pretrain child {job}: {error}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The names in a store's directory: each is one that the store gives, and of the kind that it gives.
+//!
+//! - Listed in the order index, log, marks, against the order in which a writer makes them (R4): so what a
+//!   running writer adds meanwhile can't look like a hole.
+//! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::sink::Sink;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::names;
+use crate::format::store::{Identity, STORE_BYTES};
+use crate::id::Segment;
+use crate::log::{Log, marks, read};
+use crate::name::Name;
+use crate::storage::{Access, Dir, Kind, read_exact_at};
+
+/// The segments that there are names for.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) log: BTreeSet<Segment>,
+    pub(super) indexes: BTreeSet<Segment>,
+    marks: BTreeSet<Segment>,
+}
+
+impl Tree {
+    /// Looks at every name but those in the segments and in stage/.
+    ///
+    /// # Errors
+    /// `Io` when the store's directory can't be listed.
+    pub(super) fn look(log: &Log, sink: &mut Sink<'_>) -> Result<Self> {
+        look_at_root(log, sink)?;
+        if let Err(error) = look_at_store(log, sink) {
+            sink.find(PathBuf::from(names::STORE), error.sentence());
+        }
+        look_at_groups(log, sink);
+        let indexes = segments(log, sink, names::INDEX, Kind::File);
+        let segments_in_log = segments(log, sink, names::LOG, Kind::Directory);
+        let marks = segments(log, sink, names::MARKS, Kind::File);
+        Ok(Self { log: segments_in_log, indexes, marks })
+    }
+
+    /// The newest segment that has a directory.
+    pub(super) fn newest(&self) -> Option<Segment> {
+        self.log.last().copied()
+    }
+
+    /// Holds the highest mark against the log: `begun` says whether the newest segment has commits.
+    pub(super) fn look_at_marks(&self, log: &Log, sink: &mut Sink<'_>, begun: bool) {
+        let (Some(highest), Some(newest)) = (self.marks.last().copied(), self.newest()) else {
+            let what = "there is no segment at all, or no mark at all";
+            return sink.find(PathBuf::from(names::MARKS), what);
+        };
+        // Marks were listed after the log, so a higher one may be a running writer's: then its segment is
+        // there by now.
+        if highest > newest && !matches!(log.open_segment(highest), Ok(Some(_))) {
+            let path = Path::new(names::LOG).join(names::segment(highest));
+            sink.find(path, "the segment's directory is missing, though it has a mark");
+        }
+        let needed = if begun { Some(newest) } else { newest.previous() };
+        let Some(needed) = needed.filter(|needed| highest < *needed) else { return };
+        // A mark comes before the first commit of its segment, but may have come after the listing.
+        let again = marks::list(log).ok().and_then(|(_, marks)| marks.into_iter().max());
+        if again.is_none_or(|again| again < needed) {
+            let path = Path::new(names::MARKS).join(names::segment(needed));
+            sink.find(path, format!("the mark is missing, the highest one is {highest}"));
+        }
+    }
+}
+
+fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
+    let listed = log
+        .storage
+        .list(&log.root)
+        .map_err(|error| Error::io("can't list the store's directory", error).at(&log.path))?;
+    for name in listed {
+        let path = PathBuf::from(&name);
+        match name.to_str() {
+            Some(text @ (names::STORE | names::HEAD | names::BALLAST)) => {
+                is_of_kind(log, sink, &log.root, text, Kind::File, path);
+            }
+            Some(text) if names::DIRECTORIES.contains(&text) => {
+                is_of_kind(log, sink, &log.root, text, Kind::Directory, path);
+            }
+            _ => sink.find(path, STRANGER),
+        }
+    }
+    Ok(())
+}
+
+const STRANGER: &str = "the store gives no such name: a stranger's";
+
+/// STORE is read anew: a handle may have been opened long ago.
+fn look_at_store(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
+    let file = log
+        .storage
+        .open(&log.root, names::STORE, Access::Read)
+        .map_err(|error| Error::io("can't open STORE", error))?;
+    let size = log.storage.size(&file).map_err(|error| Error::io("can't ask for STORE's size", error))?;
+    let mut bytes = [0; STORE_BYTES];
+    read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(read::short)?;
+    sink.read(STORE_BYTES as u64);
+    let what = if size != STORE_BYTES as u64 {
+        format!("STORE has {size} bytes, not {STORE_BYTES}")
+    } else if Identity::decode(&bytes)? != log.identity {
+        "STORE isn't the one that this store was opened by".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::Corrupt, what))
+}
+
+/// Progress hints: their names are groups', what is in them matters to nobody.
+fn look_at_groups(log: &Log, sink: &mut Sink<'_>) {
+    let Ok(dir) = log.storage.open_dir(&log.root, names::GROUPS) else { return };
+    for name in list(log, sink, &dir, Path::new(names::GROUPS)) {
+        let path = Path::new(names::GROUPS).join(&name);
+        match name.to_str().filter(|text| Name::new(text).is_ok()) {
+            Some(text) => {
+                is_of_kind(log, sink, &dir, text, Kind::File, path);
+            }
+            None => sink.find(path, STRANGER),
+        }
+    }
+}
+
+/// The segments that one of the store's directories has names for.
+fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSet<Segment> {
+    let dir = match log.storage.open_dir(&log.root, parent) {
+        Ok(dir) => dir,
+        Err(error) => {
+            sink.find(PathBuf::from(parent), Error::io("can't open the directory", error).sentence());
+            return BTreeSet::new();
+        }
+    };
+    let mut found = BTreeSet::new();
+    for name in list(log, sink, &dir, Path::new(parent)) {
+        let path = Path::new(parent).join(&name);
+        match (names::parse_segment(&name), name.to_str()) {
+            (Some(segment), Some(text)) => {
+                if is_of_kind(log, sink, &dir, text, kind, path) {
+                    found.insert(segment);
+                }
+            }
+            _ => sink.find(path, STRANGER),
+        }
+    }
+    found
+}
+
+/// The names in a directory; one that can't be listed is a finding.
+pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Vec<OsString> {
+    log.storage.list(dir).unwrap_or_else(|error| {
+        sink.find(path.to_path_buf(), Error::io("can't list the directory", error).sentence());
+        Vec::new()
+    })
+}
+
+/// Whether a name stands for what it has to; anything else is never opened. One that is gone is no fault
+/// here.
+pub(super) fn is_of_kind(
+    log: &Log,
+    sink: &mut Sink<'_>,
+    dir: &Dir,
+    name: &str,
+    kind: Kind,
+    path: PathBuf,
+) -> bool {
+    match log.storage.kind(dir, name) {
+        Ok(found) if found == kind => return true,
+        Ok(_) => {
+            let what = if kind == Kind::File { "a regular file" } else { "a directory" };
+            sink.find(path, format!("it isn't {what}"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => sink.find(path, Error::io("can't look at the name", error).sentence()),
+    }
+    false
+}
+
+/// Looks at the names of a segment's directory; gives the version after its newest.
+pub(super) fn versions(log: &Log, sink: &mut Sink<'_>, dir: &Dir, segment: Segment) -> crate::Version {
+    let path = Path::new(names::LOG).join(names::segment(segment));
+    let mut end = segment.first_version(log.segment_size());
+    for name in list(log, sink, dir, &path) {
+        let version = names::parse_version(&name);
+        match version.filter(|version| version.segment(log.segment_size()) == segment) {
+            Some(version) => end = end.max(version.next()),
+            None if on_its_way(&name) => sink.litter(path.join(&name), "a commit on its way; may be in use"),
+            None => sink.find(path.join(&name), STRANGER),
+        }
+    }
+    end
+}
+
+/// R9: `.<nonce>` beside the versions.
+fn on_its_way(name: &std::ffi::OsStr) -> bool {
+    let nonce = name.to_str().and_then(|text| text.strip_prefix('.'));
+    nonce.is_some_and(|nonce| nonce.parse::<crate::Nonce>().is_ok_and(|read| read.to_string() == nonce))
+}

@@ -1,0 +1,212 @@
+//! The walk over a whole store: names, then segment by segment commits and index, then what lies about.
+//!
+//! - One fault is one finding where that can be: what only follows from it isn't told again.
+//! - What is missing is a fault only if nothing allows it: the segment's parts are all below the floor or
+//!   rewound, as of a state read after it was found missing.
+
+use std::path::{Path, PathBuf};
+
+use super::Progress;
+use super::VerifyReport;
+use super::commit::Commit;
+use super::index::Index;
+use super::known::Known;
+use super::litter::Stage;
+use super::replayer::{Found, Replayer};
+use super::sink::{Place, Sink};
+use super::tree::{self, Tree};
+use crate::error::Result;
+use crate::format::names;
+use crate::id::{Segment, Version};
+use crate::log::Log;
+use crate::log::state::State;
+use crate::log::tail::Tail;
+use crate::storage::{Dir, Kind};
+
+/// Verifies a store.
+///
+/// # Errors
+/// `Io` when the store's directory can't be listed.
+pub(super) fn verify(log: &Log, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
+    let mut sink = Sink::new(progress);
+    let stage = Stage::list(log, &mut sink);
+    let tree = Tree::look(log, &mut sink)?;
+    let life = Tail::load(log).ok().map(|tail| tail.state);
+    sink.total = total(log, &tree, life.as_ref());
+    let replayer = Replayer::new(log);
+    let mut walk = Walk { log, sink, tree, replayer, stage, life, begun: false };
+    walk.segments();
+    walk.tree.look_at_marks(log, &mut walk.sink, walk.begun);
+    let end = walk.replayer.state.as_ref().ok().or(walk.life.as_ref());
+    walk.stage.tell(log, &mut walk.sink, end);
+    // A store that can't be opened is never called clean, whatever was overlooked above.
+    if walk.sink.report.is_clean()
+        && let Err(error) = Tail::load(log)
+    {
+        let path = error.path().and_then(|path| path.strip_prefix(&log.path).ok()).unwrap_or(Path::new(""));
+        let place = Place { path: path.to_path_buf(), version: error.commit_version(), step: None };
+        walk.sink.find(place, error.sentence());
+    }
+    Ok(walk.sink.report)
+}
+
+/// How many versions there are to be looked at.
+fn total(log: &Log, tree: &Tree, life: Option<&State>) -> u64 {
+    let complete = (tree.log.len() as u64).saturating_sub(1).saturating_mul(log.segment_size().into());
+    let newest = tree.newest().unwrap_or_default().first_version(log.segment_size());
+    let in_newest = life.map_or(0, |state| state.next_version.get().saturating_sub(newest.get()));
+    complete.saturating_add(in_newest)
+}
+
+struct Walk<'l, 'p> {
+    log: &'l Log,
+    sink: Sink<'p>,
+    tree: Tree,
+    replayer: Replayer<'l>,
+    stage: Stage,
+    /// A state of the log's end, which tells what may be gone; none while it can't be read.
+    life: Option<State>,
+    /// Whether the newest segment has commits.
+    begun: bool,
+}
+
+impl Walk<'_, '_> {
+    fn segments(&mut self) {
+        let all: Vec<_> = self.tree.log.union(&self.tree.indexes).copied().collect();
+        let reclaimed = self.reclaimed();
+        let mut expected = reclaimed;
+        for segment in all {
+            if segment < reclaimed {
+                let why = "made in a reclaimed segment by a writer that slept through that, or left of it";
+                self.sink.litter(segment_path(names::LOG, segment), why);
+                continue;
+            }
+            if let Some(last) = segment.previous().filter(|last| *last >= expected) {
+                let what = format!("the segments {expected} to {last} are missing, their indexes too");
+                self.sink.find(segment_path(names::LOG, expected), what);
+            }
+            expected = segment.next();
+            self.segment(segment);
+        }
+    }
+
+    /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only
+    /// when every part up to the first index that is left is below the floor.
+    fn reclaimed(&self) -> Segment {
+        let Some((life, first)) = self.life.as_ref().zip(self.tree.indexes.first()) else {
+            return Segment::ZERO;
+        };
+        let Ok(Some(known)) = Known::load(self.log, *first) else { return Segment::ZERO };
+        let floor = life.floor.first_part(life.parts_per_step).get();
+        if known.header.part_range().end <= floor { *first } else { Segment::ZERO }
+    }
+
+    fn segment(&mut self, segment: Segment) {
+        self.replayer.enter(segment);
+        if self.tree.log.contains(&segment) {
+            self.commits(segment);
+        } else {
+            if !self.is_dead() {
+                self.sink.find(segment_path(names::LOG, segment), "the segment is missing, likely purged");
+            }
+            self.saw_indexed(segment);
+        }
+        let path = segment_path(names::INDEX, segment);
+        let complete = self.tree.newest().is_some_and(|newest| segment < newest);
+        match &self.replayer.index {
+            Err(error) => self.sink.find(path, error.sentence()),
+            // Of the newest segment only if it was there before the segment was listed: then all of it is,
+            // too.
+            Ok(Some(known)) if complete || self.tree.indexes.contains(&segment) => {
+                let place = Place::from(path);
+                let segment_size = self.log.segment_size();
+                Index { known, sink: &mut self.sink, place, segment_size }.verify(&self.replayer);
+            }
+            Ok(None) if complete => {
+                self.sink.find(path, "the index is missing, though a later segment exists");
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn commits(&mut self, segment: Segment) {
+        let path = segment_path(names::LOG, segment);
+        let dir = match self.log.open_segment(segment) {
+            Ok(Some(dir)) => dir,
+            Ok(None) if self.is_dead() => return,
+            Ok(None) => return self.sink.find(path, "the segment went missing"),
+            Err(error) => return self.sink.find(path, error.sentence()),
+        };
+        let first = segment.first_version(self.log.segment_size());
+        let mut end = tree::versions(self.log, &mut self.sink, &dir, segment);
+        let newest = self.tree.newest() == Some(segment);
+        self.begun |= newest && end > first;
+        if !newest || self.tree.indexes.contains(&segment) {
+            end = segment.next().first_version(self.log.segment_size());
+        }
+        for version in (first.get()..end.get()).map(Version::new) {
+            self.commit(&dir, version, path.join(names::version(version)));
+            self.sink.version_done();
+        }
+    }
+
+    fn commit(&mut self, dir: &Dir, version: Version, path: PathBuf) {
+        let place = Place { path: path.clone(), version: Some(version), step: None };
+        let findings = self.sink.report.findings.len();
+        let regular =
+            tree::is_of_kind(self.log, &mut self.sink, dir, &names::version(version), Kind::File, path);
+        if self.sink.report.findings.len() > findings {
+            return self.replayer.lose(version);
+        }
+        let found = if regular { self.replayer.replay(version) } else { Ok(Found::Absent) };
+        match found {
+            Ok(Found::Commit(replayed)) => {
+                self.sink.report.commits = self.sink.report.commits.saturating_add(1);
+                self.stage.saw(replayed.read.header.nonce);
+                let effect = replayed.effect.filter(|effect| effect.void.is_none());
+                let (log, file, sink) = (self.log, &replayed.file, &mut self.sink);
+                Commit { log, file, sink, place }
+                    .verify(&replayed.read, effect.map(|effect| effect.first_part));
+            }
+            Ok(Found::Absent) => {
+                self.replayer.lose(version);
+                if !self.is_dead() {
+                    self.sink.find(place, "the commit is missing, likely purged");
+                }
+            }
+            Ok(Found::Another) if self.is_dead() => {
+                self.sink
+                    .litter(place.path, "made in a reclaimed segment by a writer that slept through that");
+            }
+            Ok(Found::Another) => self.sink.find(place, "it isn't the commit that the index has"),
+            Err(error) => self.sink.find(place, error.sentence()),
+        }
+    }
+
+    /// Whether the commits of the segment that is read may be gone: as of what is known, or of now.
+    fn is_dead(&mut self) -> bool {
+        let Ok(Some(known)) = &self.replayer.index else { return false };
+        let dead =
+            |life: &Option<State>| life.as_ref().is_some_and(|life| known.is_dead(life).unwrap_or(false));
+        if dead(&self.life) {
+            return true;
+        }
+        self.life = Tail::load(self.log).ok().map(|tail| tail.state).or(self.life.take());
+        dead(&self.life)
+    }
+
+    /// The nonces of a segment of which only the index is left.
+    fn saw_indexed(&mut self, segment: Segment) {
+        let Ok(Some(known)) = &self.replayer.index else { return };
+        let first = segment.first_version(self.log.segment_size()).get();
+        for version in (first..first.saturating_add(self.log.segment_size().into())).map(Version::new) {
+            if let Ok(entry) = known.version(version) {
+                self.stage.saw(entry.nonce);
+            }
+        }
+    }
+}
+
+fn segment_path(parent: &str, segment: Segment) -> PathBuf {
+    Path::new(parent).join(names::segment(segment))
+}

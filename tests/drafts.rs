@@ -1,0 +1,67 @@
+//! Drafts that went wrong halfway. Method: one write of a draft fails in the simulator's storage, and the
+//! caller goes on as if it hadn't; what is then published has to read back whole, or not be published at
+//! all.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave::{Counts, Draft, ErrorKind, Options, Producer, Settings, Step, Store};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
+
+const PIECE: usize = 3 << 20;
+
+fn store() -> (Arc<Fault>, Store) {
+    let storage = Arc::new(Fault::new(Arc::new(Memory::new()), Plan::new()));
+    let env = Arc::new(Seeded::new(1));
+    let path = Path::new("/store");
+    let store =
+        Store::open_or_create_on(path, Arc::clone(&storage) as _, env, Options::new(), &Settings::new());
+    (storage, store.unwrap())
+}
+
+/// A draft in whose first slice a write has failed, and was tried again.
+fn halfway(storage: &Fault, producer: &mut Producer) -> (Draft, batchweave::Result<()>) {
+    let mut draft = producer.draft().unwrap();
+    let bytes: Vec<u8> = (0..=255).cycle().take(PIECE).collect();
+    let mut slice = draft.slice().unwrap();
+    slice.write_all(&bytes).unwrap();
+    storage.set_plan(Plan::new().fail(Match::method(Method::WriteAt).nth(1), errno::ENOSPC));
+    slice.write_all(&bytes).expect_err("there is no space");
+    let _ = slice.write_all(&bytes);
+    let finished = slice.finish(Counts::default());
+    (draft, finished)
+}
+
+#[test]
+fn a_draft_of_which_a_write_failed_is_not_published() {
+    let (storage, store) = store();
+    let mut producer = store.producer("p").unwrap();
+    let (mut draft, finished) = halfway(&storage, &mut producer);
+    assert_eq!(finished.expect_err("a piece is missing").kind(), ErrorKind::Invalid);
+    assert_eq!(draft.slice().expect_err("a piece is missing").kind(), ErrorKind::Invalid);
+    let refused = producer.publish(draft, b"").expect_err("a piece is missing");
+    assert_eq!(refused.error.kind(), ErrorKind::Invalid);
+    assert_eq!(store.info().unwrap().next_step, Step::ZERO);
+
+    drop(refused);
+    let mut draft = producer.draft().unwrap();
+    draft.add_slice(b"whole", Counts::default()).unwrap();
+    producer.publish(draft, b"").unwrap().wait().unwrap();
+    assert_eq!(&*store.batch(Step::ZERO).unwrap().slice(0).unwrap(), b"whole");
+}
+
+#[test]
+fn a_draft_whose_file_was_ended_says_so() {
+    let (storage, store) = store();
+    let mut producer = store.producer("p").unwrap();
+    let mut draft = producer.draft().unwrap();
+    draft.add_slice(b"bytes", Counts::default()).unwrap();
+    draft.metadata(b"metadata").unwrap();
+    storage.set_plan(Plan::new().fail(Match::method(Method::WriteAt).nth(1), errno::ENOSPC));
+    let full = producer.publish(draft, b"").expect_err("there is no space");
+    assert_eq!(full.error.kind(), ErrorKind::Full);
+    let again = producer.publish(*full.draft.expect("nothing of it is visible"), b"").expect_err("once only");
+    assert_eq!(again.error.kind(), ErrorKind::Invalid);
+    assert!(again.error.to_string().contains("write it anew"), "{}", again.error);
+}
