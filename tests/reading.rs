@@ -107,7 +107,7 @@ fn the_union_of_all_shares_is_the_batch() {
                         let run = store.run(Step::new(step)).unwrap();
                         run.consumer_with(Share::new(index, count).unwrap(), quiet()).unwrap()
                     };
-                    if whole.len() as u32 % count != 0 {
+                    if !whole.len().is_multiple_of(count as usize) {
                         continue;
                     }
                     let mut union = Vec::new();
@@ -179,7 +179,7 @@ fn empty_slices_empty_batches_and_batches_of_no_slices() {
 #[test]
 fn ranges_copies_and_locations() {
     const MIB: u64 = 1 << 20;
-    let long: Vec<u8> = (0..3 * MIB + 5).map(|at| (at * 31 >> 7) as u8).collect();
+    let long: Vec<u8> = (0..3 * MIB + 5).map(|at| ((at * 31) >> 7) as u8).collect();
     for mode in MODES {
         for compression in [Compression::None, Compression::Zstd(1)] {
             let home = Home::new(unsynced());

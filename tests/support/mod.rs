@@ -18,8 +18,8 @@ use batchweave::log::tail::Tail;
 use batchweave::log::{Log, read};
 use batchweave::storage::Storage;
 use batchweave::{
-    ConsumerOptions, Counts, Error, Next, Options, Producer, Published, Result, Settings, Share, Start,
-    Store, Version,
+    ConsumerOptions, Counts, Next, Options, Producer, Published, Result, Settings, Share, Start, Store,
+    Version,
 };
 use batchweave_sim::Seeded;
 
@@ -77,7 +77,7 @@ pub fn draft(producer: &mut Producer, slices: u32) -> Result<batchweave::Draft> 
 pub fn publish(producer: &mut Producer) -> Result<Published> {
     let draft = draft(producer, 1)?;
     let after = state(producer.name().as_str(), producer.next_sequence().get());
-    Ok(producer.publish(draft, after).map_err(Error::from)?.wait()?)
+    producer.publish(draft, after)?.wait()
 }
 
 /// The log, replayed from its first version without any index.
