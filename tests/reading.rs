@@ -21,7 +21,7 @@ use batchweave::{
     ReadMode, Result, Settings, Share, Start, Step, Store,
 };
 use batchweave_sim::{Fault, Memory, Outcome, Plan, Seeded, SkipZeros};
-use support::{PATH, publish};
+use support::{PATH, PAUSE, publish};
 
 const MODES: [ReadMode; 2] = [ReadMode::Map, ReadMode::Copy];
 
@@ -591,7 +591,8 @@ fn catching_up_and_waiting_keep_to_the_budget() {
             publish(&mut producer).unwrap();
         }
         let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-        let store = support::open_with(process.clone(), 2, &settings).unwrap();
+        let env = Arc::new(Seeded::new(2));
+        let store = support::open_in(process.clone(), &env, &settings).unwrap();
         let mut reading = consumer(&store, Share::WHOLE);
         (0..1000).for_each(|_| drop(next(&mut reading)));
         let calls = store.stats().metadata_calls;
@@ -599,8 +600,10 @@ fn catching_up_and_waiting_keep_to_the_budget() {
         // Waited for, one by one. Looks that find nothing are probes, counted apart.
         let mut calls = 0;
         for _ in 0..100 {
+            env.advance(PAUSE);
             assert!(matches!(reading.try_next().unwrap(), Next::Pending));
             publish(&mut producer).unwrap();
+            env.advance(PAUSE);
             let (before, from) = (store.stats().metadata_calls, process.calls());
             next(&mut reading);
             let trace = process.trace().into_iter().filter(|call| call.number >= from);
@@ -644,8 +647,8 @@ fn publishing_opening_and_reading_cost_the_same_at_any_length() {
         while version < at + 2 {
             version = publish(&mut producer).unwrap().version.get();
         }
-        let open = |seed| support::open_with(Arc::new(disk.clone()), seed, &remote()).unwrap();
-        let store = open(at);
+        let env = Arc::new(Seeded::new(at));
+        let store = support::open_in(Arc::new(disk.clone()), &env, &remote()).unwrap();
         store.info().unwrap();
         let opened = store.stats().calls;
         let mut consumer =
@@ -653,6 +656,7 @@ fn publishing_opening_and_reading_cost_the_same_at_any_length() {
         let before = (writer.stats().calls, store.stats().calls);
         for _ in 0..16 {
             publish(&mut producer).unwrap();
+            env.advance(PAUSE);
             next(&mut consumer);
         }
         version += 16;
