@@ -6,6 +6,7 @@
 //! - Nothing of unknown outcome is cleaned up (R2); a file whose sync or close failed isn't published (R3);
 //!   after a failed sync of a directory only a producer opened anew tells (R3).
 
+#[expect(dead_code, reason = "what moves a clock isn't needed here")]
 mod support;
 
 use std::sync::Arc;
@@ -330,16 +331,24 @@ fn a_failed_sync_of_the_directory_poisons_and_a_new_producer_knows() {
 
 #[test]
 fn what_replay_finds_in_is_acknowledged_only_after_a_sync() {
-    // The link's reply is lost, and so is the look afterwards; reading on shows that it is in. Its
-    // directory was never synced, so that has to come before the acknowledgement (R3).
-    let (disk, process, _store, mut producer) = process(Primitive::Link);
+    // The link's reply is lost, and so is the look afterwards. Another's commit makes it read on, and there it is; the
+    // other's sync failed, so nothing has made either durable. That has to come before the acknowledgement (R3).
+    let (disk, process, store, mut producer) = process(Primitive::Link);
+    let other = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let elsewhere = open_with(other.clone(), 5, &Settings::new()).unwrap();
+    let mut rival = elsewhere.producer("b").unwrap();
+    store.info().unwrap();
     let draft = draft(&mut producer, 1).unwrap();
     let sequence = producer.next_sequence().get();
-    let plan = Plan::new().lose_reply(Match::method(Method::Link), errno::EIO);
-    process.set_plan(plan.fail(Match::method(Method::Open).named("log/0"), errno::EIO));
+    let lost = Plan::new().lose_reply(Match::method(Method::Link), errno::EIO);
+    process.set_plan(lost.fail(Match::method(Method::Open).named("log/0"), errno::EIO));
     producer.publish(draft, state("a", sequence)).unwrap_err();
+    other.set_plan(Plan::new().fail(Match::method(Method::SyncDir), errno::EIO));
+    publish(&mut rival).unwrap_err();
     process.set_plan(Plan::new());
+    let links = process.count(Method::Link);
     producer.flush().unwrap();
+    assert_eq!(process.count(Method::Link), links, "it was found by reading on");
     disk.power_cut();
     let store = open(disk, 3).unwrap();
     assert_eq!(
