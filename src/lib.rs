@@ -118,7 +118,7 @@ pub mod storage;
 #[cfg(not(feature = "internals"))]
 mod storage;
 
-pub use consumer::{Batch, Consumer, ConsumerOptions, Location, Next, Slice};
+pub use consumer::{Batch, Batches, Consumer, ConsumerOptions, Location, Next, Slice};
 pub use error::{Error, ErrorKind, Result};
 pub use format::part::Counts;
 pub use id::{

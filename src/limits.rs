@@ -98,7 +98,8 @@ pub const FINDINGS_MAX: usize = 10_000;
 pub const FINDINGS_PER_PART_MAX: u32 = 16;
 /// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
 pub const COMMIT_CACHE: usize = 4;
-/// Commits of one step that are kept open while it is read; beyond, one is opened twice. Far below `ulimit -n`.
+/// Commits of one step that are kept open while it is read; beyond, one is opened twice. Far below `ulimit
+/// -n`.
 pub const STEP_COMMITS_OPEN_MAX: usize = 64;
 /// After a consumer leaves `next_batch`, the prefetcher waits this long for it to come back before it waits
 /// for the log itself: a consumer that waits gets a commit at first hand.

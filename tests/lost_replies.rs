@@ -331,8 +331,9 @@ fn a_failed_sync_of_the_directory_poisons_and_a_new_producer_knows() {
 
 #[test]
 fn what_replay_finds_in_is_acknowledged_only_after_a_sync() {
-    // The link's reply is lost, and so is the look afterwards. Another's commit makes it read on, and there it is; the
-    // other's sync failed, so nothing has made either durable. That has to come before the acknowledgement (R3).
+    // The link's reply is lost, and so is the look afterwards. Another's commit makes it read on, and there
+    // it is; the other's sync failed, so nothing has made either durable. That has to come before the
+    // acknowledgement (R3).
     let (disk, process, store, mut producer) = process(Primitive::Link);
     let other = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
     let elsewhere = open_with(other.clone(), 5, &Settings::new()).unwrap();

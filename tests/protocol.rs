@@ -105,7 +105,8 @@ fn a_zombie_is_fenced_and_nothing_of_it_is_visible() {
 
 #[test]
 fn a_zombie_s_link_that_comes_late_is_void() {
-    // Its server carries the link out after the name was taken over: no manners of the writer help, only replay does.
+    // Its server carries the link out after the name was taken over: no manners of the writer help, only
+    // replay does.
     let disk = new_disk();
     let (process, _store, mut old) = sleeper(&disk, "a");
     publish(&mut old).unwrap();

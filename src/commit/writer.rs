@@ -219,8 +219,8 @@ fn acknowledge_present(log: &Log, tail: &Tail) -> Result<()> {
     sync_holder(log, newest).map_err(Failure::into_error)
 }
 
-/// R5: a record that replay would make void isn't written. An older incarnation, or a sequence that is gone, never becomes
-/// right again; a closed stream may be reopened.
+/// R5: a record that replay would make void isn't written. An older incarnation, or a sequence that is
+/// gone, never becomes right again; a closed stream may be reopened.
 fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Failure {
     let kind = match void {
         Void::Fenced | Void::OutOfSequence => ErrorKind::Fenced,

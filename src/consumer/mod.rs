@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 pub(crate) use pool::Pool;
 pub use slice::{Location, Slice};
 use waiting::Poller;
-pub use window::{Consumer, ConsumerOptions, Next};
+pub use window::{Batches, Consumer, ConsumerOptions, Next};
 
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
@@ -176,7 +176,8 @@ impl Reader {
         Ok(batch)
     }
 
-    /// The step's parts, and the first commits that hold them, still open: at most as many as descriptors allow.
+    /// The step's parts, and the first commits that hold them, still open: at most as many as descriptors
+    /// allow.
     fn parts_of(&self, step: Step) -> Result<(Vec<BatchPart>, Vec<Arc<OpenCommit>>)> {
         let per_step = self.log.parts_per_step();
         let first = step.first_part(per_step).get();

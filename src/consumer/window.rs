@@ -112,7 +112,8 @@ struct Shared {
 
 #[derive(Debug)]
 struct Window {
-    /// Each with its bytes: counting them anew at the hand-out would fetch all slices from the thread's cache.
+    /// Each with its bytes: counting them anew at the hand-out would fetch all slices from the thread's
+    /// cache.
     ready: VecDeque<(u64, Result<Batch>)>,
     bytes: u64,
     /// The next step to be read by whoever comes first.
@@ -338,11 +339,26 @@ impl Drop for Consumer {
     }
 }
 
-impl Iterator for Consumer {
+/// The batches of a consumer to its end; see [`Consumer::next_batch`].
+///
+/// A type of its own: an iterator has a method `position`, which would hide [`Consumer::position`].
+#[derive(Debug)]
+pub struct Batches<'c>(&'c mut Consumer);
+
+impl Iterator for Batches<'_> {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {
-        self.next_batch().transpose()
+        self.0.next_batch().transpose()
+    }
+}
+
+impl<'c> IntoIterator for &'c mut Consumer {
+    type Item = Result<Batch>;
+    type IntoIter = Batches<'c>;
+
+    fn into_iter(self) -> Batches<'c> {
+        Batches(self)
     }
 }
 

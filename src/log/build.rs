@@ -50,8 +50,8 @@ pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Heade
     Ok(contents.encode())
 }
 
-/// The bytes of every producer's last state: from the commit, or from the index before the newest segments if the
-/// commit lies behind them.
+/// The bytes of every producer's last state: from the commit, or from the index before the newest segments
+/// if the commit lies behind them.
 ///
 /// # Errors
 /// `Corrupt` or `Io` when one can't be read.

@@ -72,8 +72,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Before the first write through this handle: the names of STORE and of the root itself are made durable, whoever
-    /// made them and died before. A synced store has nothing acknowledged that a power cut takes with its root (P6).
+    /// Before the first write through this handle: the names of STORE and of the root itself are made
+    /// durable, whoever made them and died before. A synced store has nothing acknowledged that a power cut
+    /// takes with its root (P6).
     ///
     /// # Errors
     /// `Io`.

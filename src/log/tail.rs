@@ -30,8 +30,8 @@ use crate::storage::{Dir, File};
 /// How carefully the log is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
-    /// By who waits and looks again soon: a doorbell that says just this spares a look, and that nothing is there is
-    /// trusted up to 8 times before the marks are asked (R7).
+    /// By who waits and looks again soon: a doorbell that says just this spares a look, and that nothing is
+    /// there is trusted up to 8 times before the marks are asked (R7).
     Waiting,
     /// By who replays in order to write: looks to the end; the marks are asked again after the link (R6).
     Writing,
@@ -216,7 +216,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Whether the newest replayed commit has to be compared with the disk before anything is linked after it (R10).
+    /// Whether the newest replayed commit has to be compared with the disk before anything is linked after
+    /// it (R10).
     pub fn is_suspicious(&self) -> bool {
         self.suspicious
     }

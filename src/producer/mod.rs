@@ -66,9 +66,10 @@ impl Ticket {
 
 /// A publish that wasn't acknowledged.
 ///
-/// If nothing of it is in the log, the draft comes back: to be published again, as the same file with the same state, or
-/// dropped; one whose file failed says that it has to be written anew. If that can't be told, the producer keeps the
-/// commit, and [`Producer::flush`], or the next publish, tries the same one again.
+/// If nothing of it is in the log, the draft comes back: to be published again, as the same file with the
+/// same state, or dropped; one whose file failed says that it has to be written anew. If that can't be
+/// told, the producer keeps the commit, and [`Producer::flush`], or the next publish, tries the same one
+/// again.
 #[derive(Debug)]
 pub struct PublishError {
     /// What happened.
@@ -255,8 +256,8 @@ impl Producer {
     /// again, as the same file.
     ///
     /// # Errors
-    /// What still keeps it from being known; the commit is kept then. `Fenced` when replay says that it can't be in
-    /// any more.
+    /// What still keeps it from being known; the commit is kept then. `Fenced` when replay says that it
+    /// can't be in any more.
     pub fn flush(&mut self) -> Result<()> {
         self.check_poison()?;
         if self.pending.is_none() {
@@ -387,7 +388,8 @@ impl Producer {
                 tracing::debug!(producer = %self.name, %version, %step, "published");
                 Ok(Published { version, part, step, sequence })
             }
-            // Of what was uncertain once, an earlier attempt may be what replay has judged: it isn't given back.
+            // Of what was uncertain once, an earlier attempt may be what replay has judged: it isn't given
+            // back.
             Err(Failure::Never(error)) if pending.uncertain => Err(PublishError { error, draft: None }),
             Err(Failure::Not(error)) if pending.uncertain => {
                 self.pending = Some(pending);
@@ -418,7 +420,8 @@ impl Producer {
             Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),
             None => !self.contended,
         };
-        // R10: after an error, what was replayed is compared with the disk before anything is linked after it.
+        // R10: after an error, what was replayed is compared with the disk before anything is linked after
+        // it.
         if !quiet || tail.is_suspicious() {
             tail.refresh(&self.log);
             tail.advance(&self.log, Care::Writing).map_err(Failure::Not)?;
