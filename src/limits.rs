@@ -71,7 +71,7 @@ pub const DRAFT_BUFFER_BYTES: usize = 256 << 10;
 pub const DRAFT_PIECE_BYTES: usize = 256 << 10;
 
 /// Prefetch window in steps.
-pub const WINDOW_STEPS_DEFAULT: usize = 4;
+pub const WINDOW_STEPS_DEFAULT: usize = 8;
 /// Prefetch window in bytes; never taken from the node's memory.
 pub const WINDOW_BYTES_DEFAULT: u64 = 256 << 20;
 /// Indexes that a handle keeps open for readers behind the head.

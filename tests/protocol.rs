@@ -113,7 +113,7 @@ fn a_zombie_s_link_that_comes_late_is_void() {
     let elsewhere = disk.clone();
     process.set_plan(Plan::new().meanwhile(Match::method(Method::Link).nth(1), move || {
         let stage = elsewhere.open_root(Path::new(&dir_path(&[names::STAGE]))).unwrap();
-        let staged = elsewhere.list(&stage).unwrap();
+        let staged: Vec<_> = elsewhere.list(&stage).unwrap().into_iter().collect();
         let mut new = open(elsewhere.clone(), 60).unwrap().producer("a").unwrap();
         let segment = elsewhere.open_root(Path::new(&segment_path(3))).unwrap();
         elsewhere.link(&stage, staged[0].to_str().unwrap(), &segment, &names::version(3.into())).unwrap();
@@ -421,7 +421,7 @@ fn racing_index_builders_put_the_same_bytes() {
     process.set_plan(Plan::new().meanwhile(Match::method(Method::Link).named("index/").nth(1), move || {
         // Its own index is staged; the other's is put first.
         let stage = elsewhere.open_root(Path::new(&dir_path(&[names::STAGE]))).unwrap();
-        let staged = elsewhere.list(&stage).unwrap();
+        let staged: Vec<_> = elsewhere.list(&stage).unwrap().into_iter().collect();
         let mine = staged.iter().filter_map(|name| name.to_str()).find(|name| name.starts_with("-index"));
         let mine = read_file(&elsewhere, &dir_path(&[names::STAGE]), mine.unwrap());
         publish_until(&elsewhere, 61, "b", 16);
@@ -463,7 +463,7 @@ fn same_sequence_with_other_bytes_is_fenced() {
     let elsewhere = disk.clone();
     process.set_plan(Plan::new().meanwhile(Match::method(Method::Link).nth(1), move || {
         let stage = elsewhere.open_root(Path::new(&dir_path(&[names::STAGE]))).unwrap();
-        let staged = elsewhere.list(&stage).unwrap();
+        let staged: Vec<_> = elsewhere.list(&stage).unwrap().into_iter().collect();
         let name = staged[0].to_str().unwrap();
         let mut bytes = read_file(&elsewhere, &dir_path(&[names::STAGE]), name);
         let block: &Block = bytes.first_chunk().unwrap();

@@ -3,14 +3,13 @@
 //! - Only for files that are written once, each range: a write of zeros over other bytes would be lost.
 //! - A file's size stays right: of a write of zeros, the last byte is written.
 
-use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 
 /// A storage that passes everything through but writes of zeros.
 #[derive(Debug)]
@@ -114,7 +113,7 @@ impl Storage for SkipZeros {
         self.inner.rename_noreplace(from, from_name, to, to_name)
     }
 
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, dir: &Dir) -> io::Result<Names> {
         self.inner.list(dir)
     }
 

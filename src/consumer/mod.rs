@@ -14,6 +14,7 @@ mod waiting;
 mod window;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use batch::Batch;
@@ -27,7 +28,7 @@ pub use window::{Batches, Consumer, ConsumerOptions, Next};
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Generation, Step, Version};
-use crate::limits::{COMMIT_HEADER_BYTES, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
+use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
 use crate::log::doorbell::saying;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
@@ -79,12 +80,27 @@ pub(crate) struct Reader {
     commits: Commits,
     poller: Poller,
     horizon: Mutex<Horizon>,
+    glance: Glance,
+}
+
+/// What every hand-out asks of the horizon, without its lock: written seldom, so it stays in each core's cache.
+#[derive(Debug, Default)]
+struct Glance {
+    generation: AtomicU64,
+    looked_us: AtomicU64,
 }
 
 impl Reader {
     pub(crate) fn new(log: Arc<Log>) -> Self {
         let poller = Poller::new(&*log.env);
-        Self { log, pool: Arc::default(), commits: Commits::default(), poller, horizon: Mutex::default() }
+        Self {
+            log,
+            pool: Arc::default(),
+            commits: Commits::default(),
+            poller,
+            horizon: Mutex::default(),
+            glance: Glance::default(),
+        }
     }
 
     fn horizon(&self) -> Horizon {
@@ -126,6 +142,7 @@ impl Reader {
         self.poller.probed(now);
         let found = advanced?;
         self.horizon.lock().looked = now;
+        self.glance.looked_us.store(micros(now), Ordering::Relaxed);
         if found > 0 {
             self.poller.grown(now);
         }
@@ -140,6 +157,15 @@ impl Reader {
         horizon.next_version = tail.state.next_version;
         horizon.next_step = tail.state.next_step();
         horizon.generation = tail.state.generation;
+        self.glance.generation.store(horizon.generation.get(), Ordering::Release);
+    }
+
+    /// Whether the log was looked at lately and is of this generation: then what is ready may be handed out (P2).
+    fn is_fresh(&self, generation: Generation) -> bool {
+        let looked = self.glance.looked_us.load(Ordering::Relaxed);
+        let age = micros(self.log.env.now()).saturating_sub(looked);
+        let same = self.glance.generation.load(Ordering::Acquire) == generation.get();
+        same && age <= micros(HISTORY_AGE_MAX)
     }
 
     /// One share of a visible step; its slices read and verified if `eager`.
@@ -278,6 +304,10 @@ impl Reader {
             None => format!("{name} last committed version {version}"),
         }
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The bytes that a batch takes at most, for the bound of the window.

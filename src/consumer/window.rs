@@ -30,7 +30,7 @@ use crate::share::Share;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConsumerOptions {
-    /// At most this many steps are held ready (default 4); 0 reads nothing ahead.
+    /// At most this many steps are held ready (default 8); 0 reads nothing ahead.
     pub window_steps: usize,
     /// At most this many bytes are held ready (default 256 MiB), or one step, however large.
     pub window_bytes: u64,
@@ -178,16 +178,21 @@ impl Consumer {
     /// As [`Consumer::next_batch`].
     pub fn next_batch_timeout(&mut self, timeout: Duration) -> Result<Option<Batch>> {
         self.start()?;
+        match self.poll()? {
+            Next::Batch(batch) => Ok(Some(batch)),
+            Next::Closed => Ok(None),
+            Next::Pending => self.await_batch(timeout),
+        }
+    }
+
+    /// Waits on the log itself for the next step.
+    fn await_batch(&mut self, timeout: Duration) -> Result<Option<Batch>> {
         let shared = Arc::clone(&self.shared);
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
-        let mut hungry = None;
+        // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
+        let _hungry = Hungry::new(&shared, self.position.step);
         loop {
-            match self.poll()? {
-                Next::Batch(batch) => return Ok(Some(batch)),
-                Next::Closed => return Ok(None),
-                Next::Pending => {}
-            }
             let waited = shared.reader.log.env.now().saturating_sub(began);
             let left = timeout.saturating_sub(waited);
             if left.is_zero() {
@@ -195,11 +200,13 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            // Until this call is over: a thread that is woken before the batch is handed out only gets in
-            // its way.
-            hungry.get_or_insert_with(|| Hungry::new(&shared, self.position.step));
             let grown = shared.reader.await_growth(self.position.step, waited, left);
             grown.map_err(|error| self.about(error))?;
+            match self.poll()? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::Closed => return Ok(None),
+                Next::Pending => {}
+            }
         }
     }
 
@@ -221,6 +228,11 @@ impl Consumer {
 
     /// One look at what is known, without I/O unless the step is visible and nobody has read it.
     fn poll(&mut self) -> Result<Next> {
+        if self.shared.reader.is_fresh(self.shared.view.generation)
+            && let Some(taken) = self.take_ready()?
+        {
+            return self.hand_out(taken);
+        }
         let horizon = self.check_history()?;
         let step = self.position.step;
         if self.shared.view.end(&horizon).is_some_and(|end| end <= step) {
@@ -231,6 +243,11 @@ impl Consumer {
             None if horizon.next_step <= step => return Ok(Next::Pending),
             None => self.claim_or_await(step)?,
         };
+        self.hand_out(taken)
+    }
+
+    fn hand_out(&mut self, taken: Result<Batch>) -> Result<Next> {
+        let step = self.position.step;
         match taken {
             Ok(batch) => {
                 debug_assert_eq!(batch.step, step, "steps are delivered one after another");
@@ -273,8 +290,8 @@ impl Consumer {
         }
         let Some((bytes, taken)) = window.ready.pop_front() else { return Ok(None) };
         window.bytes = window.bytes.saturating_sub(bytes);
-        // Waking the thread costs more than a hand-out; half a window is enough to go on from.
-        let low = window.ready.len().saturating_mul(2) <= self.options.window_steps;
+        // Waking the thread costs more than a hand-out; a quarter of the window is enough to go on from.
+        let low = window.ready.len().saturating_mul(4) <= self.options.window_steps;
         drop(window);
         if low {
             self.shared.work.notify();

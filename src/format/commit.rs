@@ -178,7 +178,7 @@ impl Header {
     /// The block, with the record in it if that is inline, and the record checksum. Takes the fields as they
     /// are: [`seal`] is what makes them agree.
     pub fn encode(&self, inline: &[u8]) -> (Box<Block>, Checksum) {
-        let mut to = Writer::new();
+        let mut to = Writer::with_room(HEADER);
         let flags = if self.required { FLAG_REQUIRED } else { 0 };
         to.raw(MAGIC).u16(super::FORMAT_VERSION).u16(self.kind).u32(flags).u64(self.features);
         to.raw(self.store.bytes()).raw(self.nonce.bytes()).u64(self.generation.get());

@@ -189,6 +189,11 @@ impl Writer {
         Self::default()
     }
 
+    /// Empty, with room for `bytes`.
+    pub fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);

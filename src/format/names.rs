@@ -2,6 +2,7 @@
 //! width, so that they sort as their numbers do.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use crate::id::{Incarnation, Nonce, Segment, Sequence, Version};
 use crate::name::Name;
@@ -50,7 +51,11 @@ pub fn parse_version(name: &OsStr) -> Option<Version> {
 
 /// A number of at least `digits` digits, and of more only where it needs them.
 fn parse(name: &OsStr, digits: usize) -> Option<u64> {
-    let text = name.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let bytes = name.as_bytes();
+    if bytes.len() < digits || !bytes.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
     let long_for_a_reason = text.len() == digits || (text.len() > digits && !text.starts_with('0'));
     text.parse().ok().filter(|_| long_for_a_reason)
 }

@@ -182,7 +182,7 @@ impl PartDescriptor {
 
     /// The part checksum: of the descriptor without its place (R6).
     pub fn checksum(&self) -> Checksum {
-        let mut writer = Writer::new();
+        let mut writer = Writer::with_room(Self::BYTES);
         self.encode_rest(&mut writer);
         checksum::of(&writer.into_bytes())
     }
@@ -242,7 +242,7 @@ pub struct SliceEntry {
 impl SliceEntry {
     /// Appends it as entry `index` of its table.
     pub fn encode(&self, index: u64, writer: &mut Writer) {
-        let mut sealed = Writer::new();
+        let mut sealed = Writer::with_room(SLICE_ENTRY_BYTES as usize);
         sealed.u64(self.offset).u64(self.stored).u64(self.length).checksum(self.checksum);
         sealed.u64(self.counts.samples).u64(self.counts.tokens).u8(self.codec.number()).zeros(7);
         let sealed = sealed.into_bytes();

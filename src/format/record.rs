@@ -293,7 +293,7 @@ impl Record {
 
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut to = Writer::new();
+        let mut to = Writer::with_room(256);
         match self {
             Self::Open { producer, last } => to.name(producer).optional_version(*last),
             Self::Parts(parts) => encode_parts(parts, &mut to),

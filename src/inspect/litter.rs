@@ -41,7 +41,7 @@ impl Stage {
         let nonces = names.iter().filter_map(|name| names::parse_staged(name)).map(|staged| match staged {
             Staged::Draft { nonce, .. } | Staged::Control { nonce, .. } => nonce,
         });
-        Self { dir, nonces: nonces.collect(), names, published: BTreeSet::new() }
+        Self { dir, nonces: nonces.collect(), names: names.into_iter().collect(), published: BTreeSet::new() }
     }
 
     /// A nonce is in the log.

@@ -5,7 +5,6 @@
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use crate::format::store::{Identity, STORE_BYTES};
 use crate::id::Segment;
 use crate::log::{Log, marks, read};
 use crate::name::Name;
-use crate::storage::{Access, Dir, Kind, read_exact_at};
+use crate::storage::{Access, Dir, Kind, Names, read_exact_at};
 
 /// The segments that there are names for.
 #[derive(Debug)]
@@ -152,10 +151,10 @@ fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSe
 }
 
 /// The names in a directory; one that can't be listed is a finding.
-pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Vec<OsString> {
+pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Names {
     log.storage.list(dir).unwrap_or_else(|error| {
         sink.find(path.to_path_buf(), Error::io("can't list the directory", error).sentence());
-        Vec::new()
+        Names::new()
     })
 }
 

@@ -190,7 +190,7 @@ fn examine(path: &Path, storage: &dyn Storage, root: &Dir) -> Result<()> {
             _ => continue,
         };
         let dir = storage.open_dir(root, name).map_err(failed)?;
-        let mut held = storage.list(&dir).map_err(failed)?;
+        let mut held: Vec<_> = storage.list(&dir).map_err(failed)?.into_iter().collect();
         held.retain(|held| allowed.as_deref().map(OsStr::new) != Some(held));
         if name == names::LOG && allowed_is_there(storage, &dir).map_err(failed)? {
             let first = storage.open_dir(&dir, &names::segment(Segment::ZERO)).map_err(failed)?;

@@ -7,13 +7,14 @@
 //!   listings and others stale look-ups (R6, R7).
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use super::Log;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::id::Segment;
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE};
-use crate::storage::{Access, Dir};
+use crate::storage::{Access, Dir, Names};
 
 /// The highest mark.
 ///
@@ -37,12 +38,22 @@ pub fn highest(log: &Log) -> Result<Segment> {
 /// # Errors
 /// As [`highest`].
 pub fn moved_on(log: &Log, segment: Segment) -> Result<bool> {
-    let (marks, segments) = list(log)?;
-    let highest = match segments.into_iter().max() {
-        Some(highest) => highest,
-        None => highest(log)?,
-    };
-    Ok(highest > segment.next() || exists(log, &marks, segment.next().next())?)
+    let (marks, listed) = open_and_list(log)?;
+    let limit = names::segment(segment.next());
+    let mut any = false;
+    for name in listed.iter() {
+        // Names of one width sort as their numbers: this is done after every commit, and few names are above.
+        let below = name.len() == limit.len() && name.as_bytes() <= limit.as_bytes();
+        let parsed = if below { None } else { names::parse_segment(name) };
+        if parsed.is_some_and(|mark| mark > segment.next()) {
+            return Ok(true);
+        }
+        any |= below || parsed.is_some();
+    }
+    if !any && highest(log)? > segment.next() {
+        return Ok(true);
+    }
+    exists(log, &marks, segment.next().next())
 }
 
 /// All marks, by a directory opened anew.
@@ -50,10 +61,15 @@ pub fn moved_on(log: &Log, segment: Segment) -> Result<bool> {
 /// # Errors
 /// `Io`.
 pub fn list(log: &Log) -> Result<(Dir, Vec<Segment>)> {
+    let (marks, listed) = open_and_list(log)?;
+    Ok((marks, listed.iter().filter_map(names::parse_segment).collect()))
+}
+
+fn open_and_list(log: &Log) -> Result<(Dir, Names)> {
     let failed = |error| Error::io("can't list the marks", error).at(log.path_of([names::MARKS]));
     let marks = log.storage.open_dir(&log.root, names::MARKS).map_err(failed)?;
     let listed = log.storage.list(&marks).map_err(failed)?;
-    Ok((marks, listed.iter().filter_map(|name| names::parse_segment(name)).collect()))
+    Ok((marks, listed))
 }
 
 fn exists(log: &Log, marks: &Dir, segment: Segment) -> Result<bool> {

@@ -109,7 +109,7 @@ fn people(env: &dyn Env) -> People {
 /// The error of a directory without STORE: it says which of the reasons it is, and on which host.
 pub fn no_store(path: &Path, storage: &dyn Storage, env: &dyn Env, root: &Dir) -> Error {
     let held = storage.list(root).unwrap_or_default();
-    let begun = names::DIRECTORIES.iter().any(|name| held.iter().any(|held| held == name));
+    let begun = names::DIRECTORIES.iter().any(|name| held.iter().any(|held| held == *name));
     let what = if begun {
         "the store is half created: it has no STORE yet. Creating it again goes on, unless someone is at it"
     } else if held.is_empty() {

@@ -25,7 +25,7 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Part, Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
-use crate::storage::{Dir, File};
+use crate::storage::{Dir, File, Names};
 
 /// How carefully the log is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -482,7 +482,7 @@ impl Tail {
 /// that one is made when all of this one is there).
 fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
     let listed = match log.open_segment(segment)? {
-        None => Vec::new(),
+        None => Names::new(),
         Some(dir) => log.storage.list(&dir).map_err(|error| {
             Error::io("can't list a segment", error).at(log.path_of([names::LOG, &names::segment(segment)]))
         })?,

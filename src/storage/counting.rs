@@ -4,7 +4,6 @@
 //! - Whether a method is a metadata call is said once, by the list it stands in below.
 //! - Changes no argument, no result and no handle.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use super::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 
 macro_rules! calls {
     (metadata: $($metadata:ident)*; bytes: $($bytes:ident)*;) => {
@@ -177,7 +176,7 @@ impl Storage for Counting {
         counted!(self.rename_noreplace(from, from_name, to, to_name))
     }
 
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, dir: &Dir) -> io::Result<Names> {
         counted!(self.list(dir))
     }
 

@@ -11,6 +11,7 @@
 
 mod class;
 mod counting;
+mod listing;
 mod mapping;
 mod mountinfo;
 mod posix;
@@ -30,6 +31,7 @@ use serde::{Serialize, Serializer};
 
 pub use class::class_of;
 pub use counting::{Calls, Counting};
+pub use listing::Names;
 pub use mapping::Mapping;
 pub use posix::Posix;
 pub use probe::{Attempt, Finding, Report, probe};
@@ -250,7 +252,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As getdents64(2).
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>>;
+    fn list(&self, dir: &Dir) -> io::Result<Names>;
 
     /// Makes a directory.
     ///

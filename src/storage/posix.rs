@@ -6,9 +6,10 @@
 //! - A listing moves its descriptor's cursor, so two threads that list one handle take turns.
 //! - Must not know a name's meaning, nor which mounts can be trusted (`class`, `probe`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -22,14 +23,12 @@ use rustix::io::Errno;
 use rustix::thread::futex::{self, Timespec};
 
 use super::mapping::MappedWord;
-use super::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word, mountinfo};
+use super::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word, mountinfo};
 use crate::limits;
 
 /// Bytes of directory entries taken from the kernel in one call, so that marks and segments come with one or
 /// two.
-const LIST_BYTES: usize = 32 << 10;
-/// Room for the names of a listing: all marks of a store.
-const LISTED_NAMES: usize = 72;
+const LIST_BYTES: usize = 16 << 10;
 
 const OPEN_DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const OPEN_FILE: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW);
@@ -195,21 +194,21 @@ impl Storage for Posix {
         Ok(rustix::fs::renameat_with(from, from_name, to, to_name, RenameFlags::NOREPLACE)?)
     }
 
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, dir: &Dir) -> io::Result<Names> {
         let directory = directory(dir)?;
         let mut cursor = directory.cursor.lock();
         // The marks are listed by a directory just opened: that one needs no call to go back.
         if std::mem::replace(&mut *cursor, Cursor::Moved) == Cursor::Moved {
             rustix::fs::seek(&directory.descriptor, SeekFrom::Start(0))?;
         }
-        let mut buffer = Vec::with_capacity(LIST_BYTES);
-        let mut entries = RawDir::new(&directory.descriptor, buffer.spare_capacity_mut());
-        let mut names = Vec::with_capacity(LISTED_NAMES);
+        let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
+        let mut entries = RawDir::new(&directory.descriptor, &mut buffer);
+        let mut names = Names::new();
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                names.push(OsStr::from_bytes(name).to_owned());
+                names.push(OsStr::from_bytes(name));
             }
         }
         Ok(names)
@@ -286,6 +285,7 @@ mod tests {
     use crate::env::{Env, System};
     use crate::storage::write_all_at;
     use std::collections::BTreeSet;
+    use std::ffi::OsString;
 
     fn root() -> (tempfile::TempDir, Dir) {
         let home = tempfile::tempdir().expect("a directory");

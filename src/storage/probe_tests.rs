@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::env::System;
+use crate::storage::Names;
 use crate::storage::{File, Mapping, Posix, Space, Word};
 
 const EPERM: i32 = 1;
@@ -127,11 +128,10 @@ impl Storage for Odd {
         self.act(self.noreplace, || Posix.rename_noreplace(from, from_name, to, to_name), to, to_name)
     }
 
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, dir: &Dir) -> io::Result<Names> {
         self.call()?;
-        let mut names = Posix.list(dir)?;
-        names.retain(|name| !self.hides_marks || name != MARK);
-        Ok(names)
+        let names = Posix.list(dir)?;
+        Ok(names.iter().filter(|name| !self.hides_marks || *name != MARK).collect())
     }
 
     fn mount(&self, _dir: &Dir) -> io::Result<Mount> {
@@ -145,7 +145,7 @@ fn probed_in(home: &Path, storage: &dyn Storage, options: &Options) -> Result<Re
     let home = tempfile::tempdir_in(home).expect("a directory");
     let dir = Posix.open_root(home.path()).expect("it opens");
     let report = probe(storage, &System::new(), &dir, home.path(), options);
-    assert_eq!(Posix.list(&dir).expect("listed"), Vec::<OsString>::new(), "the probe left something");
+    assert_eq!(Posix.list(&dir).expect("listed"), [""; 0], "the probe left something");
     report
 }
 

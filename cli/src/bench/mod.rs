@@ -120,7 +120,7 @@ fn basics(dir: &Path, rounds: usize) -> Result<Report> {
     let (ingest, store) = writes::ingest(&bench, if in_memory { 0.85 } else { 0.9 })?;
     let read = reads::mapped(&bench, &store)?;
     let (copy, pool_misses_warm) = reads::copied(&bench, &store)?;
-    let (next_p50_us, next_p99_us, next_count) = reads::hand_out(&bench, &store)?;
+    let (next_p50_us, next_p99_us, next_count) = reads::hand_out(&bench)?;
     drop(store);
     let Bench { directory, progress, .. } = bench;
     drop(progress);

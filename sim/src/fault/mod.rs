@@ -12,7 +12,6 @@ mod tests;
 mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave::env::{Env, System};
-use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 use parking_lot::Mutex;
 
 use self::plan::Failure;
@@ -332,7 +331,7 @@ impl Storage for Fault {
         self.call(Method::RenameNoreplace, from.pair(from_name, to, to_name), make)
     }
 
-    fn list(&self, listed: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, listed: &Dir) -> io::Result<Names> {
         let listed = dir(listed)?;
         self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))
     }

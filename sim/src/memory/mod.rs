@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Space, Storage, Word};
+use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::pages::PAGE_BYTES;
@@ -335,9 +335,9 @@ impl Storage for Memory {
         state.rename((from, from_name), (to, to_name), false)
     }
 
-    fn list(&self, dir: &Dir) -> io::Result<Vec<OsString>> {
+    fn list(&self, dir: &Dir) -> io::Result<Names> {
         let (state, dir) = self.with_dir(dir)?;
-        Ok(state.directory(dir)?.live.keys().map(OsString::from).collect())
+        Ok(state.directory(dir)?.live.keys().collect())
     }
 
     fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
