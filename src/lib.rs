@@ -56,6 +56,7 @@
 //!   semver.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "internals"), expect(dead_code, reason = "what only simulators and tests call"))]
 #![deny(unsafe_code, missing_docs, rustdoc::broken_intra_doc_links)]
 #![cfg_attr(feature = "internals", deny(unreachable_pub))]
 #![cfg_attr(

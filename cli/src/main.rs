@@ -35,7 +35,8 @@ struct Verbosity {
     ///
     /// The environment variable BATCHWEAVE_LOG says the same in words, for all or for a part, such as
     /// "info" or "batchweave::log=debug"; -v and -q go before it.
-    #[arg(short, long, global = true, display_order = 1001, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, display_order = 1001)]
+    #[arg(action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
     /// Say less on stderr: -q errors only, without progress; -qq also no logged errors
     #[arg(short, long, global = true, display_order = 1002, action = clap::ArgAction::Count)]

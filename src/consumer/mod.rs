@@ -83,7 +83,7 @@ pub(crate) struct Reader {
     glance: Glance,
 }
 
-/// What every hand-out asks of the horizon, without its lock: written seldom, so it stays in each core's cache.
+/// What every hand-out asks of the horizon, without its lock: seldom written, so it stays in each cache.
 #[derive(Debug, Default)]
 struct Glance {
     generation: AtomicU64,
@@ -160,7 +160,7 @@ impl Reader {
         self.glance.generation.store(horizon.generation.get(), Ordering::Release);
     }
 
-    /// Whether the log was looked at lately and is of this generation: then what is ready may be handed out (P2).
+    /// Whether the log was looked at lately and is of this generation: what is ready may be handed out (P2).
     fn is_fresh(&self, generation: Generation) -> bool {
         let looked = self.glance.looked_us.load(Ordering::Relaxed);
         let age = micros(self.log.env.now()).saturating_sub(looked);

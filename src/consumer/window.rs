@@ -190,7 +190,7 @@ impl Consumer {
         let shared = Arc::clone(&self.shared);
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
-        // Until this call is over: a thread that is woken before the batch is handed out only gets in its way.
+        // Until this call is over: a thread that is woken before the hand-out only gets in its way.
         let _hungry = Hungry::new(&shared, self.position.step);
         loop {
             let waited = shared.reader.log.env.now().saturating_sub(began);

@@ -25,7 +25,7 @@ impl<'l> Listing<'l> {
         let failed = |error| Error::io("can't list the log", error).at(log.path_of([names::LOG]));
         let dir = log.storage.open_dir(&log.root, names::LOG).map_err(failed)?;
         let listed = log.storage.list(&dir).map_err(failed)?;
-        let first = listed.iter().filter_map(|name| names::parse_segment(name)).min().unwrap_or_default();
+        let first = listed.iter().filter_map(names::parse_segment).min().unwrap_or_default();
         // What a commit does follows from its segment's beginning on.
         let segment = from.segment(log.segment_size()).max(first);
         let next = segment.first_version(log.segment_size());

@@ -38,7 +38,7 @@ impl Stage {
             }
         };
         let names = dir.as_ref().map(|dir| tree::list(log, sink, dir, path)).unwrap_or_default();
-        let nonces = names.iter().filter_map(|name| names::parse_staged(name)).map(|staged| match staged {
+        let nonces = names.iter().filter_map(names::parse_staged).map(|staged| match staged {
             Staged::Draft { nonce, .. } | Staged::Control { nonce, .. } => nonce,
         });
         Self { dir, nonces: nonces.collect(), names: names.into_iter().collect(), published: BTreeSet::new() }

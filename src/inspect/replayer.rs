@@ -153,7 +153,8 @@ impl<'l> Replayer<'l> {
         }
         match self.checksum_of(seen.version, version) {
             Some(known) if known != seen.checksum => wrong(format!(
-                "the commit has seen version {} with checksum {}, the log has it with {known}: one of the two \
+                "the commit has seen version {} with checksum {}, the log has it with {known}: one \
+                of the two \
                  isn't the commit that was there",
                 seen.version, seen.checksum
             )),

@@ -488,7 +488,7 @@ fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
         })?,
     };
     let after = segment.next();
-    let newest = listed.iter().filter_map(|name| names::parse_version(name)).max();
+    let newest = listed.iter().filter_map(names::parse_version).max();
     let proven = match log.open_segment(after)? {
         Some(_) => after.first_version(log.segment_size()).get().checked_sub(1).map(Version::new),
         None => None,

@@ -13,6 +13,7 @@ use crate::commit::staged::{Staged, discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::{self, Running};
 use crate::format::codec::{self, Codec};
+use crate::format::commit::Sealed;
 use crate::format::cursor::Writer;
 use crate::format::part::{Attachment, Counts, Item, PartDescriptor, SliceEntry, align};
 use crate::id::{Nonce, Sequence};
@@ -241,9 +242,12 @@ impl Draft {
     }
 
     /// Writes the header and everything that is left; gives the file to be synced and closed, and the buffer.
-    pub(super) fn seal(&mut self, header: &[u8]) -> Result<(File, Vec<u8>)> {
+    pub(super) fn seal(&mut self, sealed: &Sealed) -> Result<(File, Vec<u8>)> {
         let sink = self.sink.take().ok_or_else(|| self.invalid("the draft is finished already"))?;
-        sink.finish(&self.log, header).map_err(write_failed)
+        if sink.end() != sealed.length || sealed.elsewhere.is_some() {
+            return Err(self.invalid("the draft's file isn't as long as its header says"));
+        }
+        sink.finish(&self.log, sealed.block.as_slice()).map_err(write_failed)
     }
 
     /// Makes it unusable: its file may not be what was written.

@@ -341,7 +341,7 @@ impl Producer {
         let (sealed, commit) =
             seal_after(&self.log, &tail, draft.nonce, self.attempt.us(), Record::Parts(parts))?;
         drop(tail);
-        let (file, buffer) = draft.seal(sealed.block.as_slice())?;
+        let (file, buffer) = draft.seal(&sealed)?;
         self.spare = buffer;
         if let Err(error) = finish(&self.log, file) {
             draft.break_off("its file couldn't be made durable; write it anew");

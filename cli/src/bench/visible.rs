@@ -53,9 +53,11 @@ pub(super) fn visible(bench: &Bench) -> Result<Figure> {
         better: Better::Lower,
         target: 1.5,
         per_round: PINGS,
-        engine_does: "publish a part of one slice of 4 KiB to an unsynced store; a consumer at the defaults, asleep in \
+        engine_does: "publish a part of one slice of 4 KiB to an unsynced store; a consumer at the \
+        defaults, asleep in \
                       next_batch in another process, gets it, verified, and touches every page",
-        raw_does: "create, pwrite of 8 KiB, close, link, unlink, a word in shared memory, futex wake; another process, \
+        raw_does: "create, pwrite of 8 KiB, close, link, unlink, a word in shared memory, futex \
+        wake; another process, \
                    asleep on that word, does open, fstat, mmap and touches every page",
     };
     let directory = bench.path("visible");

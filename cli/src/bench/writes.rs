@@ -23,9 +23,10 @@ pub(super) fn commit(bench: &Bench) -> Result<Figure> {
         better: Better::Higher,
         target: 0.8,
         per_round: COMMITS,
-        engine_does: "publish a part of one slice of 1 KiB and 8 bytes of state to a synced store, segment boundaries \
+        engine_does: "publish a part of one slice of 1 KiB and 8 bytes of state to a synced store, \
+        segment boundaries \
                       included",
-        raw_does: "create, one pwrite of as many bytes, fdatasync, close, link, unlink, fsync of the directory",
+        raw_does: "create, one pwrite of as many bytes, fdatasync, close, link, unlink, fsync of the dir",
     };
     small(bench, about, Durability::Synced)
 }
@@ -38,9 +39,11 @@ pub(super) fn protocol(bench: &Bench) -> Result<Figure> {
         better: Better::Higher,
         target: 0.8,
         per_round: UNSYNCED_COMMITS,
-        engine_does: "publish a part of one slice of 1 KiB and 8 bytes of state to an unsynced store, segment \
+        engine_does: "publish a part of one slice of 1 KiB and 8 bytes of state to an unsynced \
+        store, segment \
                       boundaries included",
-        raw_does: "create, one pwrite of as many bytes, close, link, unlink; open marks/ anew, list it, open an absent \
+        raw_does: "create, one pwrite of as many bytes, close, link, unlink; open marks/ anew, list \
+        it, open an absent \
                    mark, open the absent next name",
     };
     small(bench, about, Durability::Unsynced)

@@ -19,7 +19,8 @@ use crate::output::{self, Bytes, Format, Output, count};
 #[command(after_help = "\
 Example:
   batchweave follow /lustre/run7/train --share 0/8
-  batchweave follow /lustre/run7/train --share 0/1 --from 100 --until 200 --timeout 0   # steps 100 to 199, now")]
+  batchweave follow /lustre/run7/train --share 0/1 --from 100 --until 200 --timeout 0   # steps 100 \
+  to 199, now")]
 pub(crate) struct Follow {
     /// The store's directory
     root: PathBuf,
