@@ -26,6 +26,6 @@ fn the_temporary_directory_keeps_the_contract() {
 fn the_mount_under_test_keeps_the_contract() {
     match std::env::var_os("BATCHWEAVE_TEST_DIR") {
         Some(mount) => check_below(mount.as_ref()),
-        None => println!("SKIPPED: the mount under test: BATCHWEAVE_TEST_DIR isn't set"),
+        None => batchweave_sim::skipped("the mount under test", &"BATCHWEAVE_TEST_DIR isn't set"),
     }
 }

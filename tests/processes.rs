@@ -102,7 +102,9 @@ fn places() -> Vec<PathBuf> {
     let mut places = vec![std::env::temp_dir()];
     match std::env::var_os("BATCHWEAVE_TEST_DIR") {
         Some(mount) => places.push(mount.into()),
-        None => println!("SKIPPED: processes on the mount under test: BATCHWEAVE_TEST_DIR isn't set"),
+        None => {
+            batchweave_sim::skipped("processes on the mount under test", &"BATCHWEAVE_TEST_DIR isn't set")
+        }
     }
     places
 }

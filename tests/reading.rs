@@ -277,9 +277,8 @@ fn slices_around_two_and_four_gib_are_right_at_their_edges() {
     // of them are for optimised builds.
     let mut lengths = vec![(1 << 31) + 1, (1 << 32) + 1];
     if cfg!(debug_assertions) {
-        println!(
-            "SKIPPED: slices of 2^31-1 and 2^31 bytes and of 5 GiB: hashing them takes cargo test --release"
-        );
+        let what = "slices of 2^31-1 and 2^31 bytes and of 5 GiB";
+        batchweave_sim::skipped(what, &"hashing them takes cargo test --release");
     } else {
         lengths.extend([(1 << 31) - 1, 1 << 31, 5 << 30]);
     }

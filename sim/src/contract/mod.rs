@@ -54,7 +54,7 @@ pub fn check(storage: &dyn Storage, root: &Path) {
             .open_dir(&home, name)
             .unwrap_or_else(|error| panic!("can't open that for {name}: {error}"));
         if let Verdict::Skipped(why) = property(&Ground { storage, dir }) {
-            println!("SKIPPED: {name}: {why}");
+            crate::skipped(name, &why);
         }
     }
     names::roots(storage, root);
