@@ -23,8 +23,8 @@ pub use fault::{Call, Fault, Match, Method, Outcome, Plan, Stopped};
 pub use memory::{Memory, Unsynced};
 pub use skip_zeros::SkipZeros;
 
-/// Says that a test, or a part of one, couldn't run here: on standard error, past the harness that swallows what passing
-/// tests print, so that whoever runs them can refuse it.
+/// Says that a test, or a part of one, couldn't run here: on standard error, past the harness that swallows
+/// what passing tests print, so that whoever runs them can refuse it.
 pub fn skipped(name: &str, why: &dyn std::fmt::Display) {
     use std::io::Write as _;
     // A standard error that is closed has nobody to tell.

@@ -8,8 +8,8 @@
 
 use std::io;
 
+use super::failure::Failure;
 use super::staged::{discard, stage_bytes};
-use super::writer::Failure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::index::{Header, INDEX_HEADER_BYTES};
 use crate::format::names;

@@ -7,6 +7,7 @@
 //! - [`writer`]: catch up, link head+1, lost? read the winner, again; sync; marks; acknowledge (R3, R5, R6).
 
 pub mod boundary;
+pub mod failure;
 pub mod publish;
 pub mod staged;
 pub mod writer;

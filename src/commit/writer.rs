@@ -6,6 +6,7 @@
 //! - Acknowledged is what a directory sync has made durable, also when replay finds it in already (R3).
 //! - A failed directory sync leaves the outcome open for good: the caller is poisoned.
 
+use super::failure::Failure;
 use super::publish::{self, Put};
 use super::staged::{self, Staged};
 use super::{boundary, staged::discard};
@@ -27,35 +28,6 @@ pub struct Appended {
     pub version: Version,
     /// How many attempts lost.
     pub lost: u32,
-}
-
-/// Why a commit isn't acknowledged.
-#[derive(Debug)]
-pub enum Failure {
-    /// Replay says that it isn't in and can't be any more.
-    Never(Error),
-    /// This call has given it no name; the staged file is still there and may be tried again.
-    Not(Error),
-    /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay
-    /// asked (R2).
-    Unknown(Error),
-    /// Its directory's sync failed: it may be in, and may vanish (R3). No retry can tell.
-    Poisoned(Error),
-}
-
-impl Failure {
-    /// What happened.
-    pub fn into_error(self) -> Error {
-        match self {
-            Self::Never(error) | Self::Not(error) | Self::Unknown(error) | Self::Poisoned(error) => error,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Not(error)
-    }
 }
 
 /// What replay says of something that may be in already.

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::batch::Batch;
+use super::reader::{Horizon, Reader, View, bytes_of};
 use super::waiting::Patience;
-use super::{Batch, Horizon, Reader, View, bytes_of};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;

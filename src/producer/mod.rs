@@ -16,8 +16,9 @@ use draft::Finished;
 pub use draft::{Compression, Draft, SliceWriter};
 use order::Order;
 
+use crate::commit::failure::Failure;
 use crate::commit::staged::{self, Staged, finish, seal_after};
-use crate::commit::writer::{Failure, Settled, append, append_control};
+use crate::commit::writer::{Settled, append, append_control};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::{Parts, Record};
 use crate::format::{checksum, names};

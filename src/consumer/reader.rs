@@ -1,0 +1,308 @@
+//! What the consumers of one handle share: the pool, the open commits, one poller, and what is known of the
+//! log's end.
+//!
+//! - A step is loaded here: its parts located, their commits opened, its slices read and verified.
+//! - What is known without the tail ([`Horizon`]) may lag; whoever hands out sees to it that it isn't old
+//!   (P2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::batch::{Batch, BatchPart};
+use super::commits::{Commits, OpenCommit};
+use super::load;
+use super::pool::Pool;
+use super::slice::Slice;
+use super::waiting::Poller;
+use crate::env::Taken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{Checksum, Generation, Step, Version};
+use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
+use crate::log::doorbell::saying;
+use crate::log::state::State;
+use crate::log::tail::{Care, Tail};
+use crate::log::{Log, read};
+use crate::position::Position;
+use crate::share::Share;
+
+/// A version of the log from which a run starts: generation and Closes are as of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The generation.
+    pub(crate) generation: Generation,
+    /// How many Closes it has seen.
+    pub(crate) closes: u64,
+    /// Where the stream ends, if it was closed then.
+    pub(crate) closed: Option<Step>,
+}
+
+impl View {
+    /// The view of a state.
+    pub(crate) fn of(state: &State) -> Self {
+        Self { generation: state.generation, closes: state.closes(), closed: state.closed }
+    }
+
+    /// Where a run from this view ends: the first Close on its way, also if a Reopen has followed since.
+    pub(super) fn end(&self, horizon: &Horizon) -> Option<Step> {
+        let after = usize::try_from(self.closes).ok().and_then(|seen| horizon.ends.get(seen));
+        self.closed.or(after.copied())
+    }
+}
+
+/// What the consumers of a handle know of the log's end without taking the tail.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Horizon {
+    pub(super) next_version: Version,
+    pub(super) next_step: Step,
+    pub(super) generation: Generation,
+    ends: Arc<[Step]>,
+    /// When the log itself was looked at last.
+    pub(super) looked: Duration,
+}
+
+/// What the consumers of one handle share.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) log: Arc<Log>,
+    pub(crate) pool: Arc<Pool>,
+    pub(super) commits: Commits,
+    pub(super) poller: Poller,
+    horizon: Mutex<Horizon>,
+    glance: Glance,
+}
+
+/// What every hand-out asks of the horizon, without its lock: seldom written, so it stays in each cache.
+#[derive(Debug, Default)]
+struct Glance {
+    generation: AtomicU64,
+    looked_us: AtomicU64,
+}
+
+impl Reader {
+    pub(crate) fn new(log: Arc<Log>) -> Self {
+        let poller = Poller::new(&*log.env);
+        Self {
+            log,
+            pool: Arc::default(),
+            commits: Commits::default(),
+            poller,
+            horizon: Mutex::default(),
+            glance: Glance::default(),
+        }
+    }
+
+    pub(super) fn horizon(&self) -> Horizon {
+        self.horizon.lock().clone()
+    }
+
+    /// Looks at the log, unless another thread has just found `step`.
+    pub(super) fn advance_for(&self, step: Step) -> Result<()> {
+        let tail = self.log.tail.take();
+        if tail.state.next_step() > step {
+            self.note(&tail);
+            return Ok(());
+        }
+        self.advance(tail, Care::Waiting)
+    }
+
+    /// Looks at the log, whatever is known.
+    pub(super) fn look(&self) -> Result<()> {
+        self.advance(self.log.tail.take(), Care::Writing)
+    }
+
+    /// Looks at the log for who doesn't wait: not more often than a waiter would.
+    pub(super) fn look_if_due(&self, step: Step) -> Result<()> {
+        let horizon = self.horizon();
+        let quiet = match self.log.doorbell.load() {
+            Some(said) => said == saying(horizon.next_version),
+            None => true,
+        };
+        let age = self.log.env.now().saturating_sub(horizon.looked);
+        if quiet && age < PROBE_INTERVAL_MIN { Ok(()) } else { self.advance_for(step) }
+    }
+
+    fn advance(&self, mut tail: Taken<'_, Tail>, care: Care) -> Result<()> {
+        tail.refresh(&self.log);
+        let advanced = tail.advance(&self.log, care);
+        self.note(&tail);
+        drop(tail);
+        let now = self.log.env.now();
+        self.poller.probed(now);
+        let found = advanced?;
+        self.horizon.lock().looked = now;
+        self.glance.looked_us.store(micros(now), Ordering::Relaxed);
+        if found > 0 {
+            self.poller.grown(now);
+        }
+        Ok(())
+    }
+
+    fn note(&self, tail: &Tail) {
+        let mut horizon = self.horizon.lock();
+        if horizon.ends.len() as u64 != tail.state.closes() {
+            horizon.ends = tail.state.ends.as_slice().into();
+        }
+        horizon.next_version = tail.state.next_version;
+        horizon.next_step = tail.state.next_step();
+        horizon.generation = tail.state.generation;
+        self.glance.generation.store(horizon.generation.get(), Ordering::Release);
+    }
+
+    /// Whether the log was looked at lately and is of this generation: what is ready may be handed out (P2).
+    pub(super) fn is_fresh(&self, generation: Generation) -> bool {
+        let looked = self.glance.looked_us.load(Ordering::Relaxed);
+        let age = micros(self.log.env.now()).saturating_sub(looked);
+        let same = self.glance.generation.load(Ordering::Acquire) == generation.get();
+        same && age <= micros(HISTORY_AGE_MAX)
+    }
+
+    /// One share of a visible step; its slices read and verified if `eager`.
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        step: Step,
+        share: Share,
+        generation: Generation,
+        eager: bool,
+    ) -> Result<Batch> {
+        self.load_step(step, share, generation, eager).map_err(|error| error.step(step).at(&self.log.path))
+    }
+
+    fn load_step(
+        self: &Arc<Self>,
+        step: Step,
+        share: Share,
+        generation: Generation,
+        eager: bool,
+    ) -> Result<Batch> {
+        let (parts, open) = self.parts_of(step)?;
+        let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
+        let range = share.range(total).ok_or_else(|| {
+            let what = format!("{} shares don't divide the step's {total} slices", share.count());
+            Error::new(ErrorKind::Invalid, what)
+        })?;
+        let lineage = parts.last().map_or(Checksum::ZERO, |part| part.located.checksum);
+        let position = Position { store: self.log.identity.uuid, generation, step: step.next(), lineage };
+        let reader = Arc::clone(self);
+        let mut batch = Batch { reader, position, step, share, parts, range, loaded: None };
+        if eager {
+            batch.loaded = Some(self.load_slices(&batch, &open)?);
+        }
+        Ok(batch)
+    }
+
+    /// The step's parts, and the first commits that hold them, still open: at most as many as descriptors
+    /// allow.
+    fn parts_of(&self, step: Step) -> Result<(Vec<BatchPart>, Vec<Arc<OpenCommit>>)> {
+        let per_step = self.log.parts_per_step();
+        let first = step.first_part(per_step).get();
+        let mut parts: Vec<BatchPart> = Vec::new();
+        let mut open = Vec::new();
+        for number in first..first.saturating_add(per_step.into()) {
+            let (located, waiting) = {
+                let mut tail = self.log.tail.take();
+                let located = self.log.locate(&tail, number.into())?;
+                (located, tail.take_opened(located.version))
+            };
+            let commit = self.commits.get(&self.log, &located, waiting)?;
+            let ordinal = usize::try_from(located.ordinal).unwrap_or(usize::MAX);
+            let descriptor = commit.parts.get(ordinal).copied().ok_or_else(|| {
+                let what = format!(
+                    "the commit has {} parts, the log says there is number {ordinal}",
+                    commit.parts.len()
+                );
+                Error::new(ErrorKind::Corrupt, what).version(located.version)
+            })?;
+            let first_slice =
+                parts.last().map_or(0, |before| before.first_slice.saturating_add(before.descriptor.slices));
+            parts.push(BatchPart { located, descriptor, first_slice });
+            if open.len() < STEP_COMMITS_OPEN_MAX {
+                open.push(commit);
+            }
+        }
+        Ok((parts, open))
+    }
+
+    fn load_slices(&self, batch: &Batch, open: &[Arc<OpenCommit>]) -> Result<Vec<Slice>> {
+        let mut slices = Vec::new();
+        for (number, part) in batch.parts.iter().enumerate() {
+            let end = part.first_slice.saturating_add(part.descriptor.slices);
+            let from = batch.range.start.max(part.first_slice);
+            let to = batch.range.end.min(end);
+            if from >= to {
+                continue;
+            }
+            let version = part.located.version;
+            let within = from.saturating_sub(part.first_slice)..to.saturating_sub(part.first_slice);
+            let commit = match open.get(number) {
+                Some(commit) => Ok(Arc::clone(commit)),
+                None => self.commits.get(&self.log, &part.located, None),
+            };
+            let loaded = commit
+                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within))
+                .map_err(|error| error.version(version).at(self.log.commit_path(version)))?;
+            slices.extend(loaded);
+        }
+        Ok(slices)
+    }
+
+    /// The lineage of a step: record checksum of the commit that holds the last part of the step before.
+    pub(crate) fn lineage(&self, tail: &Tail, step: Step) -> Result<Checksum> {
+        let last = step.first_part(self.log.parts_per_step()).get().checked_sub(1);
+        match last {
+            None => Ok(Checksum::ZERO),
+            Some(part) => self.log.locate(tail, part.into()).map(|located| located.checksum),
+        }
+    }
+
+    /// Who could publish the next step, and when each last committed, for a person who waits.
+    pub(super) fn producers_in_words(&self) -> String {
+        const MOST: usize = 8;
+        let mut unfinished: Vec<_> = {
+            let tail = self.log.tail.take();
+            let unfinished = tail.state.producers.iter().filter(|(_, producer)| !producer.finished);
+            unfinished.map(|(name, producer)| (producer.last_version, name.clone())).collect()
+        };
+        unfinished.sort();
+        if unfinished.is_empty() {
+            return "none is open".to_owned();
+        }
+        let more = unfinished.len().saturating_sub(MOST);
+        let said: Vec<String> = unfinished
+            .iter()
+            .take(MOST)
+            .map(|(version, name)| self.producer_in_words(name, *version))
+            .collect();
+        let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
+        said.join(", ") + &rest
+    }
+
+    fn producer_in_words(&self, name: &crate::name::Name, version: Version) -> String {
+        let wall_us = self
+            .log
+            .open_behind(version)
+            .ok()
+            .and_then(|file| read::commit(&self.log, &file, version).ok())
+            .map(|read| read.header.people.wall_us);
+        match wall_us {
+            // A clock that differs between hosts makes this a hint, which is all it is for (P8).
+            Some(then) => {
+                let seconds = self.log.env.wall_us().saturating_sub(then) / 1_000_000;
+                format!("{name} last committed {seconds} s ago (version {version})")
+            }
+            None => format!("{name} last committed version {version}"),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The bytes that a batch takes at most, for the bound of the window.
+pub(super) fn bytes_of(batch: &Batch) -> u64 {
+    let loaded = batch.loaded.iter().flatten().map(|slice| slice.len() as u64);
+    loaded.sum::<u64>().max(COMMIT_HEADER_BYTES)
+}
