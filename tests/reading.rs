@@ -240,7 +240,9 @@ fn one_slice_of_eight_and_one_of_seventy_thousand_cost_the_same() {
             let batch = next(&mut consumer);
             assert_eq!(bytes_of(&batch), [[5; 3]]);
             let calls = store.stats().calls;
-            (calls.metadata(), calls.read_at, calls.populate, calls.map)
+            // A small commit is faulted in whole; of a large one its own entry and its own slice.
+            assert!(calls.populate <= 3, "{mode:?}: {} pieces of {count} slices", calls.populate);
+            (calls.metadata(), calls.read_at, calls.map)
         };
         assert_eq!(cost(8), cost(65_536 + 4_464), "{mode:?}");
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{BUFFER_BYTES, COMMIT_CACHE};
+use crate::limits::{BUFFER_BYTES, COMMIT_CACHE, WHOLE_COMMIT_BYTES};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
 use crate::name::Name;
@@ -40,7 +40,7 @@ pub(super) struct OpenCommit {
 /// Its bytes.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Mapped whole.
+    /// Mapped whole; if it is small, faulted in whole too.
     Mapped(Arc<Mapping>),
     /// To be read.
     File(File),
@@ -57,7 +57,7 @@ impl OpenCommit {
             Body::File(file) => read_exact_at(&*log.storage, file, buffer, offset).map_err(read::short),
             Body::Mapped(mapping) => {
                 let end = offset.saturating_add(buffer.len() as u64);
-                let bytes = mapped(log, mapping, offset..end)?;
+                let bytes = faulted(log, mapping, offset..end)?;
                 buffer.copy_from_slice(bytes);
                 Ok(())
             }
@@ -80,9 +80,11 @@ impl OpenCommit {
 }
 
 /// A range of a mapping, faulted in, so that what is missing is an error and not a SIGBUS.
-pub(super) fn mapped<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
+pub(super) fn faulted<'m>(log: &Log, mapping: &'m Mapping, range: Range<u64>) -> Result<&'m [u8]> {
     let bytes = of_mapping(mapping, range.clone())?;
-    log.storage.populate(mapping, range).map_err(read::unreadable)?;
+    if mapping.len() as u64 > WHOLE_COMMIT_BYTES {
+        log.storage.populate(mapping, range).map_err(read::unreadable)?;
+    }
     Ok(bytes)
 }
 
@@ -123,12 +125,24 @@ impl Commits {
         let path = || log.commit_path(located.version);
         let opened = self.open(log, located, waiting);
         let commit = Arc::new(opened.map_err(|error| error.version(located.version).at(path()))?);
-        let mut recent = self.recent.lock();
-        if recent.len() >= COMMIT_CACHE {
-            recent.pop_front();
-        }
-        recent.push_back(Arc::clone(&commit));
+        let forgotten = {
+            let mut recent = self.recent.lock();
+            recent.push_back(Arc::clone(&commit));
+            // Beyond twice the number, without waiting for a quiet moment.
+            if recent.len() > COMMIT_CACHE * 2 { recent.pop_front() } else { None }
+        };
+        drop(forgotten);
         Ok(commit)
+    }
+
+    /// Forgets older commits. Unmapping costs, so it is done by who is about to wait.
+    pub(super) fn trim(&self) {
+        let forgotten: Vec<_> = {
+            let mut recent = self.recent.lock();
+            let more = recent.len().saturating_sub(COMMIT_CACHE);
+            recent.drain(..more).collect()
+        };
+        drop(forgotten);
     }
 
     fn open(&self, log: &Log, located: &Located, waiting: Option<(File, read::Read)>) -> Result<OpenCommit> {
@@ -168,21 +182,9 @@ impl Commits {
             let what = format!("the file has {size} bytes, its header says {length}");
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        let mapping = match log.storage.map(&file, length) {
-            // Before Linux 5.14 nothing says that a page can't be read but a SIGBUS; so read there.
-            Ok(mapping) if self.populates.load(Ordering::Relaxed) => Ok(mapping),
-            Ok(mapping) => match log.storage.populate(&mapping, 0..1) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
-                Err(_) => Ok(mapping),
-                Ok(()) => {
-                    self.populates.store(true, Ordering::Relaxed);
-                    Ok(mapping)
-                }
-            },
-            Err(error) => Err(error),
-        };
-        match mapping {
+        match self.map(log, &file, length) {
             Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
+            Err(error) if read::is_fault(&error) => Err(read::unreadable(error)),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
                     let path = log.path.display();
@@ -191,6 +193,18 @@ impl Commits {
                 Ok(Body::File(file))
             }
         }
+    }
+
+    /// Maps a commit; a small one is faulted in whole. Before Linux 5.14, where nothing says that a page
+    /// can't be read but a SIGBUS, it is an error.
+    fn map(&self, log: &Log, file: &File, length: u64) -> io::Result<Mapping> {
+        let mapping = log.storage.map(file, length)?;
+        let small = length <= WHOLE_COMMIT_BYTES;
+        if small || !self.populates.load(Ordering::Relaxed) {
+            log.storage.populate(&mapping, 0..if small { length } else { 1 })?;
+            self.populates.store(true, Ordering::Relaxed);
+        }
+        Ok(mapping)
     }
 }
 

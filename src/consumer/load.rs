@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Reader;
-use super::commits::{Body, OpenCommit, mapped, of_mapping};
+use super::commits::{Body, OpenCommit, faulted, of_mapping};
 use super::pool::Buffer;
 use super::slice::Slice;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ fn entries(
     let place = entry_place(part, range.start)?;
     let copied;
     let bytes: &[u8] = match &commit.body {
-        Body::Mapped(mapping) => mapped(log, mapping, place..place.saturating_add(length))?,
+        Body::Mapped(mapping) => faulted(log, mapping, place..place.saturating_add(length))?,
         Body::File(_) => {
             commit.check_reach(log, place, length)?;
             let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
@@ -80,7 +80,7 @@ pub(super) fn slices(
         Body::Mapped(mapping) => {
             if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
                 let end = last.end().unwrap_or(u64::MAX).saturating_add(part.place);
-                mapped(log, mapping, first.offset.saturating_add(part.place)..end)?;
+                faulted(log, mapping, first.offset.saturating_add(part.place)..end)?;
             }
             for entry in &entries {
                 slices.push(mapped_slice(mapping, part, entry)?);
@@ -119,7 +119,7 @@ pub(super) fn slice(
         Body::Mapped(mapping) => {
             let start = part.place.saturating_add(entry.offset);
             let end = part.place.saturating_add(entry.end().unwrap_or(u64::MAX));
-            mapped(&reader.log, mapping, start..end)?;
+            faulted(&reader.log, mapping, start..end)?;
             mapped_slice(mapping, part, entry)
         }
         Body::File(_) => {
@@ -185,7 +185,7 @@ pub(super) fn range(
     match &commit.body {
         Body::Mapped(mapping) => {
             let from = place.saturating_add(start);
-            let bytes = mapped(log, mapping, from..place.saturating_add(end))?;
+            let bytes = faulted(log, mapping, from..place.saturating_add(end))?;
             for (index, block) in (first..).zip(bytes.chunks(CHECKSUM_BLOCK_BYTES as usize)) {
                 check_block(entry, &list, index, block)?;
             }

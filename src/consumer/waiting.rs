@@ -71,6 +71,7 @@ impl Reader {
     /// Waits a while for `step` to become visible, at most `patience`; whether it has, the horizon says
     /// afterwards. `waited` is how long the caller has waited so far.
     pub(super) fn await_growth(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+        self.commits.trim();
         if self.log.doorbell.load().is_some() {
             self.await_doorbell(step, waited, patience)
         } else {

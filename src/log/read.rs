@@ -78,10 +78,15 @@ pub fn short(error: io::Error) -> Error {
     Error::io("can't read the file", error)
 }
 
+/// Whether faulting a mapping in has met what can't be read.
+pub fn is_fault(error: &io::Error) -> bool {
+    const EFAULT: i32 = 14;
+    error.raw_os_error() == Some(EFAULT)
+}
+
 /// What an error at faulting a mapping in means.
 pub fn unreadable(error: io::Error) -> Error {
-    const EFAULT: i32 = 14;
-    if error.raw_os_error() == Some(EFAULT) {
+    if is_fault(&error) {
         let what = "the file is cut short, or its disk can't read it";
         return Error::new(ErrorKind::Corrupt, what).caused_by(error);
     }
