@@ -196,10 +196,12 @@ impl Header {
         }
         to.pad_to(RECORD_AT).raw(inline);
         let mut block: Box<Block> = Box::new([0; HEADER]);
-        for (byte, written) in block.iter_mut().zip(to.into_bytes()) {
-            *byte = written;
+        let written = to.into_bytes();
+        if let Some(place) = block.get_mut(..written.len()) {
+            place.copy_from_slice(&written);
         }
-        let checksum = record_checksum(&block);
+        // Its own field is still zero, as the checksum has it.
+        let checksum = checksum::of(block.as_slice());
         if let Some(field) = block.get_mut(CHECKSUM_AT..PEOPLE_AT) {
             field.copy_from_slice(&checksum.get().to_le_bytes());
         }
