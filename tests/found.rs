@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use batchweave::{
     Counts, Durability, ErrorKind, Options, Producer, PublishError, Published, Settings, Share, Start, Step,
     Store,
 };
-use batchweave_sim::{Fault, Match, Method, Plan};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan};
 
 const EIO: i32 = 5;
 
@@ -186,4 +186,28 @@ fn a_purged_newest_segment_is_missing_not_empty() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("purged"), "{error}");
     assert!(!home.path("log/000000000001").exists(), "nothing is written over history");
+}
+
+/// STORE had its name and no sync when its creator died; who opened it acknowledged parts that a power cut took with it.
+#[test]
+fn a_store_that_has_acknowledged_survives_its_creator_and_a_power_cut() {
+    let path = Path::new("/store");
+    let env = || Arc::new(System::new());
+    for call in 0.. {
+        let disk = Memory::new();
+        let creator = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new().stop_at(call)));
+        let settings = Settings::new();
+        let created = Store::open_or_create_on(path, creator, env(), Options::new(), &settings).is_ok();
+        // Whoever finds a store publishes to it.
+        let open = || Store::open_on(path, Arc::new(disk.clone()), env(), &settings);
+        if let Ok(store) = open() {
+            publish(&mut store.producer("a").unwrap(), 7).unwrap();
+            disk.power_cut();
+            let store = open().unwrap_or_else(|error| panic!("creator stopped at call {call}: {error}"));
+            assert_eq!(store.batch(Step::ZERO).unwrap().slice(0).unwrap()[0], 7);
+        }
+        if created {
+            break;
+        }
+    }
 }
