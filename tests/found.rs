@@ -188,7 +188,8 @@ fn a_purged_newest_segment_is_missing_not_empty() {
     assert!(!home.path("log/000000000001").exists(), "nothing is written over history");
 }
 
-/// STORE had its name and no sync when its creator died; who opened it acknowledged parts that a power cut took with it.
+/// STORE had its name and no sync when its creator died; who opened it acknowledged parts that a power cut
+/// took with it.
 #[test]
 fn a_store_that_has_acknowledged_survives_its_creator_and_a_power_cut() {
     let path = Path::new("/store");
