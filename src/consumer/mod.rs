@@ -9,6 +9,7 @@
 mod batch;
 mod commits;
 mod load;
+mod options;
 mod pool;
 mod reader;
 mod slice;
@@ -16,7 +17,8 @@ mod waiting;
 mod window;
 
 pub use batch::Batch;
+pub use options::ConsumerOptions;
 pub(crate) use pool::Pool;
 pub(crate) use reader::{Reader, View};
 pub use slice::{Location, Slice};
-pub use window::{Batches, Consumer, ConsumerOptions, Next};
+pub use window::{Batches, Consumer, Next};

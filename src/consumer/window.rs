@@ -15,67 +15,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::batch::Batch;
+use super::options::ConsumerOptions;
 use super::reader::{Horizon, Reader, View, bytes_of};
 use super::waiting::Patience;
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
-use crate::limits::{
-    DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, NEXT_BATCH_TIMEOUT, PREFETCH_LINGER,
-    WINDOW_BYTES_DEFAULT, WINDOW_STEPS_DEFAULT,
-};
+use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
 use crate::position::Position;
 use crate::share::Share;
-
-/// How a consumer reads ahead and waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConsumerOptions {
-    /// At most this many steps are held ready (default 8); 0 reads nothing ahead.
-    pub window_steps: usize,
-    /// At most this many bytes are held ready (default 256 MiB), or one step, however large.
-    pub window_bytes: u64,
-    /// How long `next_batch` waits for a step that isn't published (default 30 min).
-    pub timeout: Duration,
-}
-
-impl Default for ConsumerOptions {
-    fn default() -> Self {
-        Self {
-            window_steps: WINDOW_STEPS_DEFAULT,
-            window_bytes: WINDOW_BYTES_DEFAULT,
-            timeout: NEXT_BATCH_TIMEOUT,
-        }
-    }
-}
-
-impl ConsumerOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets [`ConsumerOptions::window_steps`].
-    #[must_use]
-    pub fn window_steps(mut self, steps: usize) -> Self {
-        self.window_steps = steps;
-        self
-    }
-
-    /// Sets [`ConsumerOptions::window_bytes`].
-    #[must_use]
-    pub fn window_bytes(mut self, bytes: u64) -> Self {
-        self.window_bytes = bytes;
-        self
-    }
-
-    /// Sets [`ConsumerOptions::timeout`].
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-}
 
 /// What [`Consumer::try_next`] found.
 #[derive(Debug)]

@@ -4,14 +4,14 @@
 
 use std::io;
 
-use super::Log;
 use super::apply::Commit;
+use super::{Log, may_be_stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::{Block, Header, Place};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{COMMIT_HEADER_BYTES, RECORD_BYTES_MAX};
+use crate::limits::{COMMIT_HEADER_BYTES, LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, RECORD_BYTES_MAX};
 use crate::storage::{Access, Dir, File, read_exact_at};
 
 /// A commit's header and record.
@@ -107,4 +107,32 @@ pub fn identity_afresh(log: &Log, version: Version) -> Result<Option<(Nonce, Che
             Err(Error::io("can't open a commit", error).version(version).at(log.commit_path(version)))
         }
     }
+}
+
+/// Reads a commit; one that can't be read is looked at again, bounded, and then `Corrupt` or `Io`, never
+/// void (R8): a passing error must not make two replayers differ.
+///
+/// # Errors
+/// As [`commit`], once looking again hasn't helped.
+pub fn patiently(log: &Log, file: &File, version: Version) -> Result<Read> {
+    let mut pause = LOOK_AGAIN_PAUSE;
+    let mut left = LOOK_AGAIN_MAX;
+    let mut result = commit(log, file, version);
+    while let Err(error) = &result {
+        left = left.saturating_sub(1);
+        if left == 0 || error.kind() == ErrorKind::Unsupported || log.class == crate::MountClass::Local {
+            break;
+        }
+        log.env.sleep(pause);
+        pause = pause.saturating_mul(2);
+        let again =
+            log.open_segment(version.segment(log.segment_size()))?.map(|dir| open(log, &dir, version));
+        result = match again {
+            Some(Ok(file)) => commit(log, &file, version),
+            Some(Err(error)) if may_be_stale(&error) => continue,
+            Some(Err(error)) => Err(Error::io("can't open a commit", error).version(version)),
+            None => continue,
+        };
+    }
+    result
 }

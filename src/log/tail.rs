@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::apply::{Commit, Void};
 use super::index::Index;
 use super::state::State;
-use super::{Log, doorbell, is_suspicious, marks, may_be_stale, read};
+use super::{Log, doorbell, is_suspicious, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::index::VersionEntry;
@@ -301,7 +301,7 @@ impl Tail {
                 return Err(Error::io(what, error).version(version).at(log.commit_path(version)));
             }
         };
-        let read = read_again(log, &file, version)?;
+        let read = read::patiently(log, &file, version)?;
         Ok(Look::Found(Box::new(read), file))
     }
 
@@ -494,29 +494,4 @@ fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
         None => None,
     };
     Ok(newest.max(proven))
-}
-
-/// Reads a commit; one that can't be read is looked at again, bounded, and then `Corrupt` or `Io`, never
-/// void (R8): a passing error must not make two replayers differ.
-fn read_again(log: &Log, file: &File, version: Version) -> Result<read::Read> {
-    let mut pause = LOOK_AGAIN_PAUSE;
-    let mut left = LOOK_AGAIN_MAX;
-    let mut result = read::commit(log, file, version);
-    while let Err(error) = &result {
-        left = left.saturating_sub(1);
-        if left == 0 || error.kind() == ErrorKind::Unsupported || log.class == crate::MountClass::Local {
-            break;
-        }
-        log.env.sleep(pause);
-        pause = pause.saturating_mul(2);
-        let again =
-            log.open_segment(version.segment(log.segment_size()))?.map(|dir| read::open(log, &dir, version));
-        result = match again {
-            Some(Ok(file)) => read::commit(log, &file, version),
-            Some(Err(error)) if may_be_stale(&error) => continue,
-            Some(Err(error)) => Err(Error::io("can't open a commit", error).version(version)),
-            None => continue,
-        };
-    }
-    result
 }
