@@ -18,7 +18,7 @@ pub struct Published {
     pub sequence: Sequence,
 }
 
-/// The promise of a publish; see [`Producer::publish`].
+/// The promise of a publish; see [`Producer::publish`](crate::Producer::publish).
 #[derive(Debug)]
 pub struct Ticket {
     pub(super) published: Published,
@@ -43,8 +43,8 @@ impl Ticket {
 ///
 /// If nothing of it is in the log, the draft comes back: to be published again, as the same file with the
 /// same state, or dropped; one whose file failed says that it has to be written anew. If that can't be
-/// told, the producer keeps the commit, and [`Producer::flush`], or the next publish, tries the same one
-/// again.
+/// told, the producer keeps the commit, and [`Producer::flush`](crate::Producer::flush), or the next
+/// publish, tries the same one again.
 #[derive(Debug)]
 pub struct PublishError {
     /// What happened.
