@@ -5,21 +5,25 @@
 //! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
 //!   a plan.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
+//! - [`Choices`] are the decisions that a run leaves open, from one seed, replayed at will.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.
 //! - [`contract::check`] holds a storage to what the engine leans on.
 //!
 //! This crate is for tests: it panics where a test is wrong, and is never a dependency of the library.
 #![deny(missing_docs, unsafe_code)]
 
+mod choice;
 pub mod contract;
 mod env;
 pub mod errno;
 mod fault;
 mod memory;
+mod random;
 mod skip_zeros;
 
+pub use choice::{Choices, Taken};
 pub use env::Seeded;
-pub use fault::{Call, Fault, Match, Method, Outcome, Plan, Stopped};
+pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
 pub use memory::{Memory, Unsynced};
 pub use skip_zeros::SkipZeros;
 

@@ -23,8 +23,7 @@ use batchweave::env::{Env, System};
 use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 use parking_lot::Mutex;
 
-use self::plan::Failure;
-pub use self::plan::{Match, Plan};
+pub use self::plan::{Failure, Fate, Match, Plan};
 pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
 use crate::errno::{self, error};
@@ -54,7 +53,17 @@ const TRACE_CALLS_MAX: usize = 1 << 16;
 pub struct Fault {
     inner: Arc<dyn Storage>,
     env: Arc<dyn Env>,
+    judge: Option<Arc<dyn Judge>>,
     record: Mutex<Record>,
+}
+
+/// Who decides about each call anew, and hears what came of it.
+pub trait Judge: Send + Sync {
+    /// What is to happen to a call that is about to be made. It may block, and stop the process meanwhile.
+    fn before(&self, method: Method, on: &str) -> Fate;
+
+    /// A call has ended.
+    fn after(&self, call: &Call);
 }
 
 struct Record {
@@ -81,7 +90,14 @@ impl Fault {
     pub fn with_env(inner: Arc<dyn Storage>, plan: Plan, env: Arc<dyn Env>) -> Self {
         let record =
             Record { plan, calls: 0, counts: BTreeMap::new(), stopped: false, trace: VecDeque::new() };
-        Self { inner, env, record: Mutex::new(record) }
+        Self { inner, env, judge: None, record: Mutex::new(record) }
+    }
+
+    /// Besides the plan, this decides too.
+    #[must_use]
+    pub fn judged_by(mut self, judge: Arc<dyn Judge>) -> Self {
+        self.judge = Some(judge);
+        self
     }
 
     /// Puts another plan in place; its rules and `nth` count from now on, `stop_at` from the first call of
@@ -137,6 +153,10 @@ impl Fault {
             }
             (number, record.plan.judge(method, &on))
         };
+        let fate = match &self.judge {
+            Some(judge) => fate.and(judge.before(method, &on)),
+            None => fate,
+        };
         if !fate.delay.is_zero() {
             self.env.sleep(fate.delay);
         }
@@ -166,7 +186,15 @@ impl Fault {
             }
             _ => Outcome::of(&result),
         };
-        record.keep(Call { number, method, on, outcome });
+        let call = Call { number, method, on, outcome };
+        match &self.judge {
+            Some(judge) => {
+                drop(record);
+                judge.after(&call);
+                self.record.lock().keep(call);
+            }
+            None => record.keep(call),
+        }
         result
     }
 }

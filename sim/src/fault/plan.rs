@@ -217,21 +217,45 @@ impl Rule {
     }
 }
 
-pub(super) struct Fate {
-    pub(super) failure: Option<Failure>,
-    pub(super) bytes_max: usize,
-    pub(super) delay: Duration,
+/// What happens to one call.
+pub struct Fate {
+    /// Whether and how it fails; the first that says so decides.
+    pub failure: Option<Failure>,
+    /// How many bytes it may move.
+    pub bytes_max: usize,
+    /// How much longer it takes.
+    pub delay: Duration,
     pub(super) meanwhile: Vec<Act>,
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Failure {
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Before it has any effect.
     Before(i32),
+    /// After its effect: its reply is lost.
     After(i32),
+}
+
+impl Fate {
+    /// Both: the shorter cut, the sum of the delays, the failure of the first that has one.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.failure = self.failure.or(other.failure);
+        self.bytes_max = self.bytes_max.min(other.bytes_max);
+        self.delay += other.delay;
+        self.meanwhile.extend(other.meanwhile);
+        self
+    }
 }
 
 impl Default for Fate {
     fn default() -> Self {
         Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO, meanwhile: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fate").field("failure", &self.failure).field("bytes_max", &self.bytes_max).finish()
     }
 }

@@ -1,0 +1,135 @@
+//! Every decision that a run leaves open, drawn from one seed, remembered, and replayed.
+//!
+//! - 0 is always the tame answer: the same thread goes on, nothing fails, what was unsynced is lost.
+//! - A run is a function of its seed and the sequence of its decisions, so a sequence can be replayed, cut
+//!   short and made tamer: that is how a failing schedule is shrunk.
+//! - Beyond the end of a replayed sequence everything is tame.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::random::Random;
+
+/// One decision: which of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The answer, below `of`.
+    pub answer: u32,
+    /// How many answers there were.
+    pub of: u32,
+}
+
+/// Where decisions come from. A clone draws on from the same place.
+///
+/// ```
+/// use batchweave_sim::Choices;
+/// let choices = Choices::random(7);
+/// let first: Vec<u32> = (0..3).map(|_| choices.pick(10)).collect();
+/// let again = Choices::replay(choices.taken().iter().map(|taken| taken.answer).collect());
+/// assert_eq!(first, [again.pick(10), again.pick(10), again.pick(10)]);
+/// assert_eq!(again.pick(10), 0, "beyond the end all is tame");
+/// ```
+#[derive(Clone)]
+pub struct Choices(Arc<Mutex<State>>);
+
+struct State {
+    source: Source,
+    taken: Vec<Taken>,
+}
+
+enum Source {
+    Random(Random),
+    Replay(Vec<u32>),
+}
+
+impl Choices {
+    /// Decisions of a seed.
+    pub fn random(seed: u64) -> Self {
+        Self::from(Source::Random(Random::new(seed)))
+    }
+
+    /// These decisions, then tame ones. One that is too large for its question is the largest there.
+    pub fn replay(answers: Vec<u32>) -> Self {
+        Self::from(Source::Replay(answers))
+    }
+
+    fn from(source: Source) -> Self {
+        Self(Arc::new(Mutex::new(State { source, taken: Vec::new() })))
+    }
+
+    /// One of `of` answers, from 0; 0 when there is but one, which isn't a decision.
+    pub fn pick(&self, of: u32) -> u32 {
+        if of <= 1 {
+            return 0;
+        }
+        let mut state = self.0.lock();
+        let place = state.taken.len();
+        let answer = match &mut state.source {
+            Source::Random(random) => (random.next() % u64::from(of)) as u32,
+            Source::Replay(answers) => answers.get(place).copied().unwrap_or(0).min(of - 1),
+        };
+        state.taken.push(Taken { answer, of });
+        answer
+    }
+
+    /// Whether what happens once in `in_how_many` times does; never when that is 0.
+    pub fn chance(&self, in_how_many: u32) -> bool {
+        match in_how_many {
+            0 => false,
+            1 => true,
+            // The wild answer is the largest, so that the tame one is 0.
+            of => self.pick(of) == of - 1,
+        }
+    }
+
+    /// One of these, the first being the tamest.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn one_of<'a, T>(&self, of: &'a [T]) -> &'a T {
+        &of[self.pick(of.len() as u32) as usize]
+    }
+
+    /// The decisions so far.
+    pub fn taken(&self) -> Vec<Taken> {
+        self.0.lock().taken.clone()
+    }
+}
+
+impl fmt::Debug for Choices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Choices({} taken)", self.0.lock().taken.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_decisions_again() {
+        let draw = |seed| {
+            let choices = Choices::random(seed);
+            (0..100).map(|_| choices.pick(1000)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(3), draw(3));
+        assert_ne!(draw(3), draw(4));
+    }
+
+    #[test]
+    fn a_question_with_one_answer_is_no_decision() {
+        let choices = Choices::random(1);
+        assert_eq!((choices.pick(1), choices.pick(0)), (0, 0));
+        assert!(choices.chance(1) && !choices.chance(0));
+        assert!(choices.taken().is_empty());
+    }
+
+    #[test]
+    fn a_replayed_answer_is_bounded_by_its_question() {
+        let choices = Choices::replay(vec![9]);
+        assert_eq!(choices.pick(3), 2);
+        assert_eq!(choices.taken(), [Taken { answer: 2, of: 3 }]);
+    }
+}
