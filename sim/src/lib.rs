@@ -16,15 +16,19 @@ mod choice;
 pub mod contract;
 mod env;
 pub mod errno;
+mod explore;
 mod fault;
 mod memory;
 mod random;
+mod schedule;
 mod skip_zeros;
 
 pub use choice::{Choices, Taken};
 pub use env::Seeded;
+pub use explore::{Explored, Step, explore};
 pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
 pub use memory::{Memory, Unsynced};
+pub use schedule::{Calm, End, Event, Fates, Node, On, Process, Story, Style, World};
 pub use skip_zeros::SkipZeros;
 
 /// Says that a test, or a part of one, couldn't run here: on standard error, past the harness that swallows

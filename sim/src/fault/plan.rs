@@ -225,6 +225,8 @@ pub struct Fate {
     pub bytes_max: usize,
     /// How much longer it takes.
     pub delay: Duration,
+    /// Whether the process stops right after its effect.
+    pub stops: bool,
     pub(super) meanwhile: Vec<Act>,
 }
 
@@ -243,6 +245,7 @@ impl Fate {
         self.failure = self.failure.or(other.failure);
         self.bytes_max = self.bytes_max.min(other.bytes_max);
         self.delay += other.delay;
+        self.stops |= other.stops;
         self.meanwhile.extend(other.meanwhile);
         self
     }
@@ -250,7 +253,13 @@ impl Fate {
 
 impl Default for Fate {
     fn default() -> Self {
-        Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO, meanwhile: Vec::new() }
+        Self {
+            failure: None,
+            bytes_max: usize::MAX,
+            delay: Duration::ZERO,
+            stops: false,
+            meanwhile: Vec::new(),
+        }
     }
 }
 
