@@ -4,6 +4,7 @@
 //!   difference.
 //! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
 //!   a plan.
+//! - [`Mount`] is one node's client of that: its caches, and what its class of filesystem lets it miss.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
 //! - [`Choices`] are the decisions that a run leaves open, from one seed, replayed at will.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.
@@ -18,6 +19,7 @@ mod env;
 pub mod errno;
 mod fault;
 mod memory;
+mod mount;
 mod random;
 mod skip_zeros;
 
@@ -25,6 +27,7 @@ pub use choice::{Choices, Taken};
 pub use env::Seeded;
 pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
 pub use memory::{Memory, Unsynced};
+pub use mount::{Alone, Class, Links, Mount, Pause, Traits};
 pub use skip_zeros::SkipZeros;
 
 /// Says that a test, or a part of one, couldn't run here: on standard error, past the harness that swallows
