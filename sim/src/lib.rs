@@ -4,6 +4,7 @@
 //!   difference.
 //! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
 //!   a plan.
+//! - [`Mount`] is one node's client of that: its caches, and what its class of filesystem lets it miss.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
 //! - [`Choices`] are the decisions that a run leaves open, from one seed, replayed at will.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.
@@ -19,6 +20,7 @@ pub mod errno;
 mod explore;
 mod fault;
 mod memory;
+mod mount;
 mod random;
 mod schedule;
 mod skip_zeros;
@@ -28,6 +30,7 @@ pub use env::Seeded;
 pub use explore::{Explored, Step, explore};
 pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
 pub use memory::{Memory, Unsynced};
+pub use mount::{Alone, Class, Links, Mount, Pause, Traits};
 pub use schedule::{Calm, End, Event, Fates, Node, On, Process, Story, Style, World};
 pub use skip_zeros::SkipZeros;
 

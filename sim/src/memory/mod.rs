@@ -7,6 +7,7 @@
 //! - One lock over all: calls are atomic and in one order.
 //! - A mapping is a copy of what the file held; what has its final name doesn't change (R1).
 
+mod inode;
 mod pages;
 mod power;
 #[cfg(test)]
@@ -20,14 +21,17 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+pub(crate) use self::inode::Left;
 use self::pages::PAGE_BYTES;
 pub use self::power::Unsynced;
-use self::tree::{Body, Id, ROOT, State};
+pub(crate) use self::tree::Id;
+use self::tree::{Body, ROOT, State};
 use self::word::{LiveWord, word_of};
 use crate::errno::{self, error};
 
@@ -59,6 +63,14 @@ pub struct Memory {
 struct Shared {
     state: Mutex<State>,
     woken: Condvar,
+    /// Nodes that have mounted it.
+    clients: AtomicU64,
+}
+
+impl Shared {
+    fn new(state: State) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), woken: Condvar::new(), clients: AtomicU64::new(0) })
+    }
 }
 
 /// What a [`Dir`] or [`File`] of this storage is.
@@ -87,8 +99,7 @@ impl Memory {
             options: "rw,relatime".to_owned(),
             point: OsString::from("/"),
         };
-        let state = Mutex::new(State::new(mount, BYTES_MAX));
-        Self { shared: Arc::new(Shared { state, woken: Condvar::new() }) }
+        Self { shared: Shared::new(State::new(mount, BYTES_MAX)) }
     }
 
     /// What [`Storage::mount`] says from now on.
@@ -125,7 +136,7 @@ impl Memory {
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = self.shared.state.lock().fork();
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), woken: Condvar::new() }) }
+        Self { shared: Shared::new(state) }
     }
 
     /// Makes everything durable, as a kernel does in its own time.

@@ -15,7 +15,7 @@ use batchweave::storage::Mount;
 use super::pages::{PAGE_BYTES, Pages};
 use crate::errno::{self, error};
 
-pub(super) type Id = u64;
+pub(crate) type Id = u64;
 
 /// The node of `/`.
 pub(super) const ROOT: Id = 0;

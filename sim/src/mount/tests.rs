@@ -1,0 +1,1 @@
+//! What a node sees of what another does, class by class.
