@@ -240,6 +240,21 @@ pub enum Failure {
 }
 
 impl Fate {
+    /// It fails.
+    pub fn fails(failure: Failure) -> Self {
+        Self { failure: Some(failure), ..Self::default() }
+    }
+
+    /// It moves so many bytes at most.
+    pub fn is_cut(bytes_max: usize) -> Self {
+        Self { bytes_max, ..Self::default() }
+    }
+
+    /// Its process stops right after its effect.
+    pub fn stops() -> Self {
+        Self { stops: true, ..Self::default() }
+    }
+
     /// Both: the shorter cut, the sum of the delays, the failure of the first that has one.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.failure = self.failure.or(other.failure);

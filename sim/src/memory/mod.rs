@@ -144,6 +144,9 @@ impl Memory {
         self.shared.state.lock().write_back();
     }
 
+    /// TEMP
+    pub fn unreadable(&self, _path: &str, _is: bool) {}
+
     /// All live paths, sorted; a directory's ends with `/`.
     pub fn paths(&self) -> Vec<String> {
         let state = self.shared.state.lock();

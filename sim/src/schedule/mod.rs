@@ -14,7 +14,7 @@ mod process;
 mod story;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use batchweave::storage::Storage;
@@ -51,6 +51,17 @@ impl Fates for Calm {
 #[derive(Clone)]
 pub struct World(pub(crate) Arc<Shared>);
 
+/// A world that isn't kept alive: for what the world itself holds.
+#[derive(Clone, Debug)]
+pub struct Absent(Weak<Shared>);
+
+impl Absent {
+    /// The world, while it lasts.
+    pub fn upgrade(&self) -> Option<World> {
+        self.0.upgrade().map(World)
+    }
+}
+
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct End {
@@ -80,6 +91,11 @@ impl World {
     pub fn new(choices: Choices, style: Style, seed: u64, calls_max: u64, fates: Arc<dyn Fates>) -> Self {
         let state = Mutex::new(State::new(style, calls_max));
         Self(Arc::new(Shared { state, choices, seed, over: Condvar::new(), fates }))
+    }
+
+    /// This world, without keeping it.
+    pub fn downgrade(&self) -> Absent {
+        Absent(Arc::downgrade(&self.0))
     }
 
     /// The decisions of this world.

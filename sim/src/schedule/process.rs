@@ -6,7 +6,7 @@ use batchweave::env::Env;
 use batchweave::storage::Storage;
 
 use super::World;
-use crate::fault::{Call, Fate, Fault, Judge, Method};
+use crate::fault::{Call, Fate, Fault, Judge, Method, Outcome};
 
 /// A simulated process.
 #[derive(Clone)]
@@ -56,7 +56,11 @@ impl Judge for Judged {
     }
 
     fn after(&self, call: &Call) {
-        self.world.0.state.lock().story.call(self.process, call);
+        let mut state = self.world.0.state.lock();
+        state.story.call(self.process, call);
+        if call.outcome == Outcome::Stopped {
+            state.kill(self.process);
+        }
     }
 
     fn saw(&self, digest: u64) {
