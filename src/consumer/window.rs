@@ -17,11 +17,12 @@ use parking_lot::Mutex;
 use super::batch::Batch;
 use super::options::ConsumerOptions;
 use super::reader::{Horizon, Reader, View, bytes_of};
-use super::waiting::Patience;
+use super::waiting::{Patience, Wait};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
+use crate::log::patience::{AT_ONCE, may_pass};
 use crate::position::Position;
 use crate::share::Share;
 
@@ -115,13 +116,14 @@ impl Consumer {
     ///
     /// # Errors
     /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when
-    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position
-    /// doesn't move.
+    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`; `Io`, when
+    /// [`Settings::io_patience`](crate::Settings::io_patience) hasn't helped. The position doesn't move.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_batch_timeout(self.options.timeout)
     }
 
-    /// As [`Consumer::next_batch`], waiting at most `timeout`.
+    /// As [`Consumer::next_batch`], waiting at most `timeout` for a step that isn't published; a mount that is
+    /// away has its own patience.
     ///
     /// # Errors
     /// As [`Consumer::next_batch`].
@@ -149,7 +151,11 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            let grown = shared.reader.await_growth(self.position.step, waited, left);
+            // Who followed while another thread met the mount away has been patient as long as that one.
+            let log = &shared.reader.log;
+            let until = began.max(shared.reader.horizon().looked).saturating_add(log.io_patience);
+            let grown =
+                shared.reader.await_growth(self.position.step, &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
             match self.poll()? {
                 Next::Batch(batch) => return Ok(Some(batch)),
@@ -180,7 +186,7 @@ impl Consumer {
         if self.shared.reader.is_fresh(self.shared.view.generation)
             && let Some(taken) = self.take_ready()?
         {
-            return self.hand_out(taken);
+            return self.hand_out(self.or_here(taken, None));
         }
         let horizon = self.check_history()?;
         let step = self.position.step;
@@ -188,7 +194,7 @@ impl Consumer {
             return Ok(Next::Closed);
         }
         let taken = match self.take_ready()? {
-            Some(taken) => taken,
+            Some(taken) => self.or_here(taken, None),
             None if horizon.next_step <= step => return Ok(Next::Pending),
             None => self.claim_or_await(step)?,
         };
@@ -219,11 +225,16 @@ impl Consumer {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.look().map_err(|error| self.about(error))?;
+            reader.look(reader.log.patient_until()).map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
+        self.check_generation(&horizon)?;
+        Ok(horizon)
+    }
+
+    fn check_generation(&self, horizon: &Horizon) -> Result<()> {
         if horizon.generation == self.shared.view.generation {
-            return Ok(horizon);
+            return Ok(());
         }
         let (was, is) = (self.shared.view.generation, horizon.generation);
         let what =
@@ -248,12 +259,34 @@ impl Consumer {
         Ok(Some(taken))
     }
 
+    /// What the thread has read; or if a mount that was away has kept it from that, the step read here, by
+    /// this caller's own patience: it mustn't hear of an outage that was over before it asked. `until` is
+    /// when that is over, if it has begun to count already.
+    fn or_here(&self, taken: Result<Batch>, until: Option<Duration>) -> Result<Batch> {
+        let log = &self.shared.reader.log;
+        match taken {
+            Err(error) if may_pass(&error) => {
+                let until = until.unwrap_or_else(|| log.patient_until());
+                if until <= log.env.now() { Err(error) } else { self.load_here(self.position.step, until) }
+            }
+            taken => taken,
+        }
+    }
+
+    fn load_here(&self, step: Step, until: Duration) -> Result<Batch> {
+        let batch = self.shared.load(step, until)?;
+        // Between two attempts the log was looked at, which may have shown another history (P2).
+        self.check_generation(&self.shared.reader.horizon())?;
+        Ok(batch)
+    }
+
     /// Reads a visible step here and now, unless the thread is at it: then waits for that.
     fn claim_or_await(&self, step: Step) -> Result<Result<Batch>> {
+        let until = self.shared.reader.log.patient_until();
         loop {
             let seen = self.shared.ready.current();
             if let Some(taken) = self.take_ready()? {
-                return Ok(taken);
+                return Ok(self.or_here(taken, Some(until)));
             }
             let (claimed, hungry) = {
                 let mut window = self.shared.window.lock();
@@ -270,7 +303,7 @@ impl Consumer {
                 if !hungry || self.shared.reader.horizon().next_step > step.next() {
                     self.shared.work.notify();
                 }
-                return Ok(self.shared.load(step));
+                return Ok(self.load_here(step, until));
             }
             self.shared.ready.wait(seen, None);
         }
@@ -281,7 +314,9 @@ impl Consumer {
         if self.started {
             return Ok(());
         }
-        self.shared.reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+        let reader = &self.shared.reader;
+        let looked = reader.advance_for(self.position.step, reader.log.patient_until());
+        looked.map_err(|error| self.about(error))?;
         if self.options.window_steps > 0 {
             let (shared, options) = (Arc::clone(&self.shared), self.options);
             let body = Box::new(move || prefetch(&shared, &options));
@@ -329,8 +364,8 @@ impl<'c> IntoIterator for &'c mut Consumer {
 }
 
 impl Shared {
-    fn load(&self, step: Step) -> Result<Batch> {
-        self.reader.load(step, self.share, self.view.generation, true)
+    fn load(&self, step: Step, until: Duration) -> Result<Batch> {
+        self.reader.load(step, self.share, self.view.generation, true, until)
     }
 }
 
@@ -383,7 +418,7 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
         match next_task(shared, options) {
             Task::Stop => return,
             Task::Load(step) => {
-                let loaded = shared.load(step);
+                let loaded = shared.load(step, shared.reader.log.patient_until());
                 deliver(shared, step, loaded);
                 (idle, lingered) = (Duration::ZERO, false);
             }
@@ -399,8 +434,9 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
             Task::AwaitLog(_) if !lingered => lingered = !shared.work.wait(seen, Some(PREFETCH_LINGER)),
             Task::AwaitLog(step) => {
                 let began = shared.reader.log.env.now();
-                if let Err(error) = shared.reader.await_growth(step, idle, DOORBELL_WAIT_MAX) {
-                    // The consumer meets the same error when it looks, and says so.
+                let wait = Wait { waited: idle, at_most: DOORBELL_WAIT_MAX, until: AT_ONCE };
+                if let Err(error) = shared.reader.await_growth(step, &wait) {
+                    // The consumer meets the same error when it looks, outlasts it or says so.
                     tracing::debug!(%error, "reading ahead waits for the consumer");
                     shared.work.wait(seen, None);
                 }

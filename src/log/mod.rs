@@ -15,6 +15,7 @@ pub mod index;
 pub mod locate;
 pub mod marks;
 pub mod open;
+pub mod patience;
 pub mod read;
 pub mod state;
 pub mod tail;
@@ -23,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -53,6 +55,8 @@ pub struct Log {
     pub class: MountClass,
     /// Whether commits and indexes are mapped or copied.
     pub mode: ReadMode,
+    /// How long reading outlasts errors that may pass.
+    pub io_patience: Duration,
     /// The store's directory.
     pub root: Dir,
     /// The directory of segments.

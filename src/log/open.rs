@@ -4,10 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::Log;
 use super::doorbell::Doorbell;
 use super::index::Indexes;
+use super::patience::{Outage, default_of, may_pass};
 use super::tail::Tail;
 use crate::env::{Env, Exclusive};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,11 +30,47 @@ pub enum Found {
     Nothing,
 }
 
-/// Looks for a store.
+/// Looks for a store, outlasting errors that may pass.
 ///
 /// # Errors
 /// `Corrupt` or `Unsupported` when STORE isn't right, `Invalid` when the path isn't a directory, `Io`.
 pub fn look(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings: &Settings) -> Result<Found> {
+    let began = env.now();
+    let mut outage = Outage::new(&*env, "opening a store");
+    let mut patience = None;
+    loop {
+        match look_once(path, &storage, &env, settings) {
+            Ok(found) => {
+                outage.over();
+                return Ok(found);
+            }
+            Err(error) => {
+                if may_pass(&error) {
+                    patience.get_or_insert_with(|| patience_with(path, &*storage, settings));
+                }
+                outage.outlast(error, began.saturating_add(patience.unwrap_or_default()))?;
+            }
+        }
+    }
+}
+
+/// How patient to be with a mount on which a store can't be opened. One that can't even be asked what it is
+/// counts as remote, as does one that nobody has heard of.
+fn patience_with(path: &Path, storage: &dyn Storage, settings: &Settings) -> Duration {
+    let class = || {
+        let mount = storage.open_root(path).and_then(|root| storage.mount(&root)).ok()?;
+        class_of(&mount).ok()
+    };
+    let by_class = || default_of(settings.mount_class.or_else(class).unwrap_or(MountClass::CloseToOpen));
+    settings.io_patience.unwrap_or_else(by_class)
+}
+
+fn look_once(
+    path: &Path,
+    storage: &Arc<dyn Storage>,
+    env: &Arc<dyn Env>,
+    settings: &Settings,
+) -> Result<Found> {
     let root = match storage.open_root(path) {
         Ok(root) => root,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -41,11 +79,12 @@ pub fn look(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings:
         }
         Err(error) => return Err(Error::io("can't open the store's directory", error).at(path)),
     };
-    let Some(identity) = read_store(&*storage, &root).map_err(|error| error.at(path.join(names::STORE)))?
+    let Some(identity) = read_store(&**storage, &root).map_err(|error| error.at(path.join(names::STORE)))?
     else {
         return Ok(Found::NoStore(root));
     };
-    open(path, storage, env, settings, root, identity).map(|log| Found::Store(Box::new(log)))
+    open(path, Arc::clone(storage), Arc::clone(env), settings, root, identity)
+        .map(|log| Found::Store(Box::new(log)))
 }
 
 fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
@@ -86,6 +125,7 @@ fn open(
         identity,
         class,
         mode: settings.read_mode.unwrap_or(default_mode),
+        io_patience: settings.io_patience.unwrap_or_else(|| default_of(class)),
         log_dir,
         tail: Exclusive::new(&*env, Tail::unloaded(identity.options.parts_per_step)),
         indexes: Indexes::default(),

@@ -78,6 +78,9 @@ pub struct Tail {
     base: Version,
     /// The index before `base`, for R10 and for finding parts; none at the log's beginning.
     before: Option<Arc<Index>>,
+    /// The index may have been opened on a mount that has been away since: it is opened anew before the next
+    /// look.
+    before_is_old: bool,
     /// The directory of the segment that the next version belongs to, once it was there.
     dir: Option<(Segment, Dir)>,
     /// The commit that was read last, still open: whoever waited for it reads it next.
@@ -106,6 +109,7 @@ impl Tail {
             entries: VecDeque::new(),
             base: Version::ZERO,
             before: None,
+            before_is_old: false,
             dir: None,
             dir_is_old: false,
             opened: None,
@@ -181,6 +185,9 @@ impl Tail {
         if self.suspicious {
             self.compare_newest(log)?;
         }
+        if self.before_is_old {
+            self.reopen_index(log)?;
+        }
         if self.replay(log, care)?.is_none() {
             self.reload(log)?;
         }
@@ -213,6 +220,18 @@ impl Tail {
             }
         }
         self.suspicious = false;
+        Ok(())
+    }
+
+    /// The index before `base`, if it can be had, by a handle that isn't old.
+    fn reopen_index(&mut self, log: &Log) -> Result<()> {
+        if let Some(before) = &self.before
+            && let Some(index) = log.indexes.get(log, before.header.segment)?
+            && index.header == before.header
+        {
+            self.before = Some(index);
+        }
+        self.before_is_old = false;
         Ok(())
     }
 
@@ -340,6 +359,13 @@ impl Tail {
     /// The directory that is held may be one that was removed: the next look opens it by its name.
     pub fn forget_directory(&mut self) {
         self.dir = None;
+    }
+
+    /// What is open may have outlived what it stands for: all is opened by its name again.
+    pub fn forget_handles(&mut self) {
+        self.dir = None;
+        self.opened = None;
+        self.before_is_old = true;
     }
 
     fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
