@@ -119,7 +119,7 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
         Put::Won => {}
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
-    log.doorbell.ring(&*log.storage, &log.root, version.next());
+    log.doorbell.ring(&*log.storage, &log.root(), version.next());
     if log.is_synced() {
         log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))?;
     }

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Log;
 use super::doorbell::Doorbell;
 use super::index::Indexes;
 use super::patience::{Outage, default_of, may_pass};
 use super::tail::Tail;
+use super::{Held, Log};
 use crate::env::{Env, Exclusive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::People;
@@ -115,7 +115,7 @@ fn open(
         }
     };
     let default_mode = if class == MountClass::Local { ReadMode::Map } else { ReadMode::Copy };
-    let log_dir = storage
+    let log = storage
         .open_dir(&root, names::LOG)
         .map_err(|error| Error::io("can't open the log", error).at(path.join(names::LOG)))?;
     let doorbell =
@@ -126,17 +126,47 @@ fn open(
         class,
         mode: settings.read_mode.unwrap_or(default_mode),
         io_patience: settings.io_patience.unwrap_or_else(|| default_of(class)),
-        log_dir,
         tail: Exclusive::new(&*env, Tail::unloaded(identity.options.parts_per_step)),
         indexes: Indexes::default(),
         doorbell,
         segment_dir: parking_lot::Mutex::new(None),
         secured: AtomicBool::new(false),
         people: people(&*env),
-        root,
+        held: parking_lot::Mutex::new(Held { root, log }),
+        held_is_old: AtomicBool::new(false),
         storage,
         env,
     })
+}
+
+impl Log {
+    /// The directories that this handle holds, opened by the store's path once more if they have outlived
+    /// their mount: one that was unmounted and mounted again. If what is there isn't this store, the old ones
+    /// stay.
+    pub(super) fn look_after_held(&self) {
+        if !self.held_is_old.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        match self.find_held() {
+            Ok(held) => *self.held.lock() = held,
+            Err(error) => tracing::debug!(%error, "the store can't be found by its path now"),
+        }
+    }
+
+    fn find_held(&self) -> Result<Held> {
+        let failed = |error| Error::io("can't open the store's directories", error).at(&self.path);
+        let storage = &*self.storage;
+        let old = self.root();
+        if let Ok(log) = storage.open_dir(&old, names::LOG) {
+            return Ok(Held { root: old, log });
+        }
+        let root = storage.open_root(&self.path).map_err(failed)?;
+        if read_store(storage, &root)? != Some(self.identity) {
+            return Err(Error::new(ErrorKind::Invalid, "the store isn't there").at(&self.path));
+        }
+        let log = storage.open_dir(&root, names::LOG).map_err(failed)?;
+        Ok(Held { root, log })
+    }
 }
 
 /// The people's fields, but the time.

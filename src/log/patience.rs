@@ -7,6 +7,7 @@
 //!   may have outlived what it stands for.
 //! - Before the log is trusted again, the newest replayed commit is compared with the disk (R10).
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Log;
@@ -103,6 +104,7 @@ impl Log {
         let mut outage = Outage::new(&*self.env, doing);
         let mut again = false;
         loop {
+            self.look_after_held();
             match attempt(again) {
                 Ok(done) => {
                     outage.over();
@@ -142,6 +144,7 @@ impl Log {
         if !may_pass(error) {
             return;
         }
+        self.held_is_old.store(true, Ordering::Release);
         *self.segment_dir.lock() = None;
         self.indexes.clear();
         let mut tail = self.tail.take();

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use super::apply::{Commit, Void};
 use super::index::Index;
+use super::patience::may_pass;
 use super::state::State;
-use super::{Log, doorbell, is_suspicious, marks, read};
+use super::{Log, doorbell, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::index::VersionEntry;
@@ -171,7 +172,7 @@ impl Tail {
         let before = self.state.next_version;
         let advanced = self.advance_or_reload(log, care);
         if let Err(error) = &advanced {
-            self.suspicious |= is_suspicious(error);
+            self.suspicious |= may_pass(error);
         }
         advanced?;
         Ok(self.state.next_version.get().saturating_sub(before.get()))
@@ -243,7 +244,7 @@ impl Tail {
 
     /// Remembers that an error came up outside that may hide a change of history (R10).
     pub fn suspect(&mut self, error: &Error) {
-        self.suspicious |= is_suspicious(error);
+        self.suspicious |= may_pass(error);
     }
 
     /// Replays on to the first absent version. None when what was read can't be trusted (R7).

@@ -173,17 +173,11 @@ fn a_store_is_opened_and_a_run_begun_as_patiently() {
 #[test]
 fn an_outage_that_was_over_before_the_call_is_not_told() {
     // The thread that reads ahead gives up while the trainer is busy elsewhere.
+    let away = || Plan::new().fail(Match::method(Method::ReadAt).named(&commit_of(5)), errno::EIO);
     let process = Process::new();
-    let away = Match::method(Method::ReadAt).named(&commit_of(5));
-    process.mount.set_plan(Plan::new().fail(away, errno::EIO));
     let store = process.open(&remote());
-    // Its tail has to get by that commit first.
-    let mut consumer = {
-        process.mount.set_plan(Plan::new());
-        consumer(&store, 4)
-    };
-    let away = Match::method(Method::ReadAt).named(&commit_of(5));
-    process.mount.set_plan(Plan::new().fail(away, errno::EIO));
+    let mut consumer = consumer(&store, 4);
+    process.mount.set_plan(away());
     for step in 0..5 {
         assert_eq!(next(&mut consumer).unwrap().1, step);
     }
@@ -193,9 +187,8 @@ fn an_outage_that_was_over_before_the_call_is_not_told() {
         assert_eq!(next(&mut consumer).unwrap().1, step);
     }
     // While it lasts it is told, after one patience and not two.
-    let away = Match::method(Method::ReadAt).named(&commit_of(5));
-    process.mount.set_plan(Plan::new().fail(away, errno::EIO));
     let mut consumer = self::consumer(&store, 4);
+    process.mount.set_plan(away());
     for step in 0..5 {
         assert_eq!(next(&mut consumer).unwrap().1, step);
     }
@@ -287,6 +280,43 @@ fn history_that_changed_during_an_outage_is_noticed_before_the_next_step() {
 }
 
 #[test]
+fn what_was_opened_before_a_mount_was_mounted_anew_is_opened_again() {
+    for patience in [PATIENCE, Duration::ZERO] {
+        let process = Process::new();
+        let settings = remote().io_patience(patience);
+        let store = process.open(&settings);
+        let mut consumer = consumer(&store, 0);
+        let batch = store.batch(Step::new(0)).unwrap();
+        let elsewhere = open(process.disk.clone(), 5).unwrap();
+        let mut producer = elsewhere.producer("a").unwrap();
+        for step in 0..2 * STEPS {
+            if step >= STEPS {
+                publish(&mut producer).unwrap();
+            }
+            process.mount.remount();
+            let read = unless_stale(patience, || next(&mut consumer));
+            assert_eq!(read.1, step);
+            process.mount.remount();
+            let read = unless_stale(patience, || batch.slice(0));
+            assert_eq!(parse(&read).1, 0);
+            process.mount.remount();
+            unless_stale(patience, || store.info());
+        }
+    }
+}
+
+/// Without patience the call that meets an old handle fails, and the one after it goes on.
+fn unless_stale<T>(patience: Duration, mut call: impl FnMut() -> Result<T, Error>) -> T {
+    match call() {
+        Err(error) if patience.is_zero() => {
+            assert_eq!(error.errno(), Some(errno::ESTALE), "{error}");
+            call().unwrap()
+        }
+        result => result.unwrap(),
+    }
+}
+
+#[test]
 fn who_is_patient_holds_nothing_that_others_need() {
     let process = Process::new();
     let store = process.open(&remote());
@@ -309,6 +339,30 @@ fn who_is_patient_holds_nothing_that_others_need() {
     );
     let error = next(&mut consumer).unwrap_err();
     assert_eq!(error.errno(), Some(errno::EIO));
+    assert!(other.unwrap().join());
+}
+
+#[test]
+fn who_follows_another_thread_is_patient_as_long_as_that_one() {
+    // One of a handle's consumers probes for all; what it meets counts for all.
+    let process = Process::new();
+    let store = process.open(&remote());
+    let at_head = || {
+        let mut consumer = consumer(&store, 0);
+        (0..STEPS).for_each(|step| assert_eq!(next(&mut consumer).unwrap().1, step));
+        consumer
+    };
+    let (mut first, mut second) = (at_head(), at_head());
+    process.mount.set_plan(all_fail(errno::EIO));
+    let most = process.env.now() + PATIENCE + Duration::from_secs(3);
+    let env = process.env.clone();
+    let give_up = move |consumer: &mut Consumer| {
+        assert_eq!(next(consumer).unwrap_err().errno(), Some(errno::EIO));
+        assert!(env.now() < most, "one patience after the other: {:?}", env.now());
+    };
+    let also = give_up.clone();
+    let other = process.env.spawn("other", Box::new(move || also(&mut second)));
+    give_up(&mut first);
     assert!(other.unwrap().join());
 }
 
