@@ -170,6 +170,16 @@ impl Reader {
         same && age <= micros(HISTORY_AGE_MAX)
     }
 
+    /// When the patience of a call that began then, or begins now, is over. It counts from the last good look
+    /// at the log, if that was later: who followed while another thread met the mount away has been patient
+    /// as long as that one.
+    pub(super) fn until(&self, began: Option<Duration>) -> Duration {
+        match began {
+            Some(began) => began.max(self.horizon.lock().looked).saturating_add(self.log.io_patience),
+            None => self.log.patient_until(),
+        }
+    }
+
     /// Reads of commits, outlasting errors that may pass, at most `until` then.
     pub(super) fn outlast<T>(
         &self,

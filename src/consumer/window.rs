@@ -129,7 +129,7 @@ impl Consumer {
     /// As [`Consumer::next_batch`].
     pub fn next_batch_timeout(&mut self, timeout: Duration) -> Result<Option<Batch>> {
         self.start()?;
-        match self.poll()? {
+        match self.poll(None)? {
             Next::Batch(batch) => Ok(Some(batch)),
             Next::Closed => Ok(None),
             Next::Pending => self.await_batch(timeout),
@@ -151,13 +151,11 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            // Who followed while another thread met the mount away has been patient as long as that one.
-            let log = &shared.reader.log;
-            let until = began.max(shared.reader.horizon().looked).saturating_add(log.io_patience);
+            let until = shared.reader.until(Some(began));
             let grown =
                 shared.reader.await_growth(self.position.step, &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
-            match self.poll()? {
+            match self.poll(Some(began))? {
                 Next::Batch(batch) => return Ok(Some(batch)),
                 Next::Closed => return Ok(None),
                 Next::Pending => {}
@@ -171,32 +169,33 @@ impl Consumer {
     /// As [`Consumer::next_batch`].
     pub fn try_next(&mut self) -> Result<Next> {
         self.start()?;
-        match self.poll()? {
+        match self.poll(None)? {
             Next::Pending => {
                 let looked = self.shared.reader.look_if_due(self.position.step);
                 looked.map_err(|error| self.about(error))?;
-                self.poll()
+                self.poll(None)
             }
             other => Ok(other),
         }
     }
 
-    /// One look at what is known, without I/O unless the step is visible and nobody has read it.
-    fn poll(&mut self) -> Result<Next> {
+    /// One look at what is known, without I/O unless the step is visible and nobody has read it. `began` is
+    /// when the caller began to wait, if it has.
+    fn poll(&mut self, began: Option<Duration>) -> Result<Next> {
         if self.shared.reader.is_fresh(self.shared.view.generation)
             && let Some(taken) = self.take_ready()?
         {
-            return self.hand_out(self.or_here(taken, None));
+            return self.hand_out(self.or_here(taken, || self.shared.reader.until(began)));
         }
-        let horizon = self.check_history()?;
+        let horizon = self.check_history(began)?;
         let step = self.position.step;
         if self.shared.view.end(&horizon).is_some_and(|end| end <= step) {
             return Ok(Next::Closed);
         }
         let taken = match self.take_ready()? {
-            Some(taken) => self.or_here(taken, None),
+            Some(taken) => self.or_here(taken, || self.shared.reader.until(began)),
             None if horizon.next_step <= step => return Ok(Next::Pending),
-            None => self.claim_or_await(step)?,
+            None => self.claim_or_await(step, began)?,
         };
         self.hand_out(taken)
     }
@@ -221,11 +220,11 @@ impl Consumer {
     }
 
     /// A change of generation is noticed before the next hand-out (P2).
-    fn check_history(&self) -> Result<Horizon> {
+    fn check_history(&self, began: Option<Duration>) -> Result<Horizon> {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.look(reader.log.patient_until()).map_err(|error| self.about(error))?;
+            reader.look(reader.until(began)).map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
         self.check_generation(&horizon)?;
@@ -260,14 +259,13 @@ impl Consumer {
     }
 
     /// What the thread has read; or if a mount that was away has kept it from that, the step read here, by
-    /// this caller's own patience: it mustn't hear of an outage that was over before it asked. `until` is
-    /// when that is over, if it has begun to count already.
-    fn or_here(&self, taken: Result<Batch>, until: Option<Duration>) -> Result<Batch> {
-        let log = &self.shared.reader.log;
+    /// this caller's own patience: it mustn't hear of an outage that was over before it asked.
+    fn or_here(&self, taken: Result<Batch>, until: impl FnOnce() -> Duration) -> Result<Batch> {
         match taken {
             Err(error) if may_pass(&error) => {
-                let until = until.unwrap_or_else(|| log.patient_until());
-                if until <= log.env.now() { Err(error) } else { self.load_here(self.position.step, until) }
+                let until = until();
+                let over = until <= self.shared.reader.log.env.now();
+                if over { Err(error) } else { self.load_here(self.position.step, until) }
             }
             taken => taken,
         }
@@ -281,12 +279,12 @@ impl Consumer {
     }
 
     /// Reads a visible step here and now, unless the thread is at it: then waits for that.
-    fn claim_or_await(&self, step: Step) -> Result<Result<Batch>> {
-        let until = self.shared.reader.log.patient_until();
+    fn claim_or_await(&self, step: Step, began: Option<Duration>) -> Result<Result<Batch>> {
+        let until = self.shared.reader.until(began);
         loop {
             let seen = self.shared.ready.current();
             if let Some(taken) = self.take_ready()? {
-                return Ok(self.or_here(taken, Some(until)));
+                return Ok(self.or_here(taken, || until));
             }
             let (claimed, hungry) = {
                 let mut window = self.shared.window.lock();
