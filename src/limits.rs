@@ -60,6 +60,14 @@ pub const PUT_ATTEMPTS_MAX: u32 = 4;
 pub const LOOK_AGAIN_MAX: u32 = 8;
 /// Pause between two such looks, doubled each time.
 pub const LOOK_AGAIN_PAUSE: Duration = Duration::from_millis(5);
+/// How long reading outlasts errors of a remote mount that may pass, unless told: a server that fails over,
+/// or a client that was evicted and connects again, is back within one to two minutes.
+pub const IO_PATIENCE_REMOTE: Duration = Duration::from_secs(120);
+/// The longest pause between two attempts while a mount is away: short against an outage, and long enough
+/// that a thousand ranks don't keep a server that comes back from coming back.
+pub const IO_RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A mount that is away is spoken of at once, after this long, and whenever that time has doubled.
+pub const IO_PATIENCE_WORD: Duration = Duration::from_secs(10);
 /// A mark check is made at least this often while polling (R7).
 pub const POLLS_PER_MARK_CHECK: u32 = 8;
 

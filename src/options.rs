@@ -4,6 +4,7 @@
 //! - Nothing here can weaken durability or verification after creation (R3).
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +212,14 @@ pub struct Settings {
     pub read_mode: Option<ReadMode>,
     /// Treat the mount as of this class, instead of what it says it is.
     pub mount_class: Option<MountClass>,
+    /// How long one operation that reads outlasts EIO, ESTALE, ESHUTDOWN, ENOTCONN, ETIMEDOUT and EREMOTEIO:
+    /// it opens everything afresh and tries again, with a warning, before that is an error. By default 120 s
+    /// on remote mounts, where a failing-over server or an evicted client is back by then and a job would
+    /// have died of it, and zero on local ones, where a disk that says EIO means it.
+    ///
+    /// A consumer's timeout is about steps that aren't published; a mount that is away may make a call last
+    /// this much longer.
+    pub io_patience: Option<Duration>,
 }
 
 impl Settings {
@@ -230,6 +239,13 @@ impl Settings {
     #[must_use]
     pub fn mount_class(mut self, class: MountClass) -> Self {
         self.mount_class = Some(class);
+        self
+    }
+
+    /// Sets [`Settings::io_patience`].
+    #[must_use]
+    pub fn io_patience(mut self, patience: Duration) -> Self {
+        self.io_patience = Some(patience);
         self
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::consumer::{Consumer, ConsumerOptions, Reader, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
-use crate::log::tail::{Care, Tail};
+use crate::log::tail::Tail;
 use crate::position::Position;
 use crate::share::Share;
 
@@ -53,15 +53,21 @@ pub struct Run {
 
 impl Run {
     pub(crate) fn begin(reader: Arc<Reader>, start: Start) -> Result<Self> {
-        let log = Arc::clone(&reader.log);
-        let mut tail = log.tail.take();
-        tail.refresh(&log);
-        tail.advance(&log, Care::Answering)?;
+        let until = reader.log.patient_until();
+        let (view, position) =
+            reader.log.outlast("beginning a run", until, |_| Self::view(&reader, start))?;
+        Ok(Self { reader, view, position })
+    }
+
+    /// The view as of now, and where a run from it starts.
+    fn view(reader: &Reader, start: Start) -> Result<(View, Position)> {
+        let log = &reader.log;
+        let tail = log.current_at_once()?;
         let view = View::of(&tail.state);
         let step = match start {
             Start::Beginning => tail.state.floor,
             Start::Step(step) => step,
-            Start::Position(position) => check(&reader, &tail, &position)?,
+            Start::Position(position) => check(reader, &tail, &position)?,
         };
         if step < tail.state.floor {
             return Err(log.reclaimed(step, &tail));
@@ -80,8 +86,7 @@ impl Run {
             _ => reader.lineage(&tail, step)?,
         };
         let position = Position { store: log.identity.uuid, generation: view.generation, step, lineage };
-        drop(tail);
-        Ok(Self { reader, view, position })
+        Ok((view, position))
     }
 
     /// Where it starts.

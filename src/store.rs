@@ -17,7 +17,6 @@ use crate::lifecycle::stream;
 use crate::limits::{LOOK_AGAIN_PAUSE, PROBE_INTERVAL_MAX};
 use crate::log::open::{self, Found};
 use crate::log::state::ProducerState;
-use crate::log::tail::{Care, Tail};
 use crate::log::{Log, build};
 use crate::name::Name;
 use crate::options::{MountClass, Options, Primitive, ReadMode, Settings};
@@ -251,7 +250,7 @@ impl Store {
     /// `Corrupt`, `Unsupported`, `Io`.
     pub fn info(&self) -> Result<Info> {
         let log = &self.reader.log;
-        let tail = self.current()?;
+        let tail = log.current()?;
         let state = &tail.state;
         Ok(Info {
             uuid: log.identity.uuid,
@@ -277,8 +276,12 @@ impl Store {
     /// `Corrupt`, `Unsupported`, `Io`.
     pub fn producers(&self) -> Result<Vec<ProducerInfo>> {
         let log = &self.reader.log;
-        let tail = self.current()?;
-        let mut states = build::producer_states(log, &tail)?;
+        let read = |_| {
+            let tail = log.current_at_once()?;
+            let states = build::producer_states(log, &tail)?;
+            Ok((tail, states))
+        };
+        let (tail, mut states) = log.outlast("reading the producers", log.patient_until(), read)?;
         let mut info = |(name, known): (&Name, &ProducerState)| ProducerInfo {
             name: name.clone(),
             incarnation: known.incarnation,
@@ -289,15 +292,6 @@ impl Store {
             state: states.remove(name).unwrap_or_default(),
         };
         Ok(tail.state.producers.iter().map(&mut info).collect())
-    }
-
-    /// The log's end, looked at just now.
-    pub(crate) fn current(&self) -> Result<crate::env::Taken<'_, Tail>> {
-        let log = &self.reader.log;
-        let mut tail = log.tail.take();
-        tail.refresh(log);
-        tail.advance(log, Care::Answering)?;
-        Ok(tail)
     }
 
     /// Opens a producer's name, fencing its older incarnations; it goes on after the last visible part of
@@ -326,7 +320,8 @@ impl Store {
     /// `Invalid` when the step isn't published, `Reclaimed` when it is below the floor; `Corrupt`, `Io`.
     pub fn batch(&self, step: Step) -> Result<Batch> {
         let generation = self.visible(step)?;
-        self.reader.load(step, Share::WHOLE, generation, false)
+        let until = self.reader.log.patient_until();
+        self.reader.load(step, Share::WHOLE, generation, false, until)
     }
 
     /// The whole global batches of a range of visible steps, in order.
@@ -342,7 +337,7 @@ impl Store {
             return Ok(known.state.generation);
         }
         drop(known);
-        Ok(self.current()?.state.generation)
+        Ok(self.log().current()?.state.generation)
     }
 
     /// Retires a producer on behalf of whoever ran it. False if it was finished already.

@@ -6,7 +6,9 @@
 //! - Nothing of unknown outcome is cleaned up (R2); a file whose sync or close failed isn't published (R3);
 //!   after a failed sync of a directory only a producer opened anew tells (R3).
 
-#[expect(dead_code, reason = "what moves a clock isn't needed here")]
+#[path = "lost_replies/patience.rs"]
+mod patience;
+#[expect(dead_code, reason = "a step in time isn't needed here")]
 mod support;
 
 use std::sync::Arc;
@@ -99,13 +101,13 @@ fn check_kind(error: &Error) {
 }
 
 /// Every call of one publish fails once, in every way.
-fn fail_each_call(commits: u64, primitive: Primitive) {
+fn fail_each_call(commits: u64, primitive: Primitive, settings: &Settings) {
     let (disk, plan) = prepared(commits, primitive);
     let mut ways = 0;
     for (errno, lose_reply) in failures() {
         for call in 1.. {
             let process = Arc::new(Fault::new(Arc::new(disk.fork()), plan.clone()));
-            if !fail_call(&process, &plan, errno, lose_reply, call) {
+            if !fail_call(&process, &plan, settings, (errno, lose_reply), call) {
                 break;
             }
             ways += 1;
@@ -115,8 +117,14 @@ fn fail_each_call(commits: u64, primitive: Primitive) {
 }
 
 /// Call `call` of a publish fails; false if there are fewer.
-fn fail_call(process: &Arc<Fault>, plan: &Plan, errno: i32, lose_reply: bool, call: u64) -> bool {
-    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+fn fail_call(
+    process: &Arc<Fault>,
+    plan: &Plan,
+    settings: &Settings,
+    (errno, lose_reply): (i32, bool),
+    call: u64,
+) -> bool {
+    let store = open_with(process.clone(), 2, settings).unwrap();
     let producer = store.producer("a").unwrap();
     let sequence = producer.next_sequence().get();
     let before = process.calls();
@@ -139,23 +147,23 @@ fn fail_call(process: &Arc<Fault>, plan: &Plan, errno: i32, lose_reply: bool, ca
 
 #[test]
 fn a_publish_by_link_survives_the_failure_of_each_call() {
-    fail_each_call(3, Primitive::Link);
+    fail_each_call(3, Primitive::Link, &Settings::new());
 }
 
 #[test]
 fn a_publish_by_rename_survives_the_failure_of_each_call() {
-    fail_each_call(3, Primitive::RenameNoreplace);
+    fail_each_call(3, Primitive::RenameNoreplace, &Settings::new());
 }
 
 #[test]
 fn a_publish_across_a_boundary_by_link_survives_the_failure_of_each_call() {
     // The process under test opens the name anew, which takes a version: its part is the first of a segment.
-    fail_each_call(15, Primitive::Link);
+    fail_each_call(15, Primitive::Link, &Settings::new());
 }
 
 #[test]
 fn a_publish_across_a_boundary_by_rename_survives_the_failure_of_each_call() {
-    fail_each_call(15, Primitive::RenameNoreplace);
+    fail_each_call(15, Primitive::RenameNoreplace, &Settings::new());
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
 /// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
 fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Result<(), Failure> {
     let failed = |error| Failure::Not(Error::io("can't begin a segment", error).at(log.path_of([name])));
-    let dir = log.storage.open_dir(&log.root, name).map_err(failed)?;
+    let dir = log.storage.open_dir(&log.root(), name).map_err(failed)?;
     match make(&dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
@@ -70,7 +70,7 @@ fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {
 fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool, Failure> {
     let name = names::segment(complete);
     let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
-    let indexes = log.storage.open_dir(&log.root, names::INDEX).map_err(failed)?;
+    let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
     if header_of(log, &indexes, &name)?.is_none() {
         let (bytes, header) = build::index(log, tail, complete)?;
         if marks::moved_on(log, complete)? {
@@ -115,7 +115,7 @@ fn put_staged(
         };
         let afresh = log
             .storage
-            .open_dir(&log.root, names::INDEX)
+            .open_dir(&log.root(), names::INDEX)
             .map_err(|error| Error::io("can't look for an index", error));
         match afresh.and_then(|indexes| header_of(log, &indexes, name)) {
             Ok(Some(found)) if found == *header => return Ok(()),

@@ -119,7 +119,7 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
         Put::Won => {}
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
-    log.doorbell.ring(&*log.storage, &log.root, version.next());
+    log.doorbell.ring(&*log.storage, &log.root(), version.next());
     if log.is_synced() {
         log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))?;
     }
@@ -214,7 +214,8 @@ fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Failure {
     }
 }
 
-/// Appends a control record, made anew from the state after each lost race.
+/// Appends a control record to the log as [`Log::current`] gives it, made anew from the state after each lost
+/// race.
 ///
 /// `make` gives the record for a state, or none when its effect is there already.
 ///
@@ -227,8 +228,6 @@ pub fn append_control(
     settled: impl Fn(&State, &Staged) -> Settled,
 ) -> Result<Option<Version>> {
     let stage = staged::open_stage(log)?;
-    tail.refresh(log);
-    tail.advance(log, Care::Answering)?;
     for _ in 0..COMMIT_ATTEMPTS_MAX {
         let Some(record) = make(&tail.state)? else {
             return acknowledge_present(log, tail).map(|()| None);

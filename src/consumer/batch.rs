@@ -114,7 +114,7 @@ impl Batch {
                 );
                 return Err(Error::new(ErrorKind::Invalid, what));
             }
-            load::range(&self.reader, commit, &part.descriptor, &entry, range)
+            load::range(&self.reader, commit, &part.descriptor, &entry, range.clone())
         })
     }
 
@@ -185,12 +185,15 @@ impl Batch {
         self.parts.iter().map(of).collect()
     }
 
-    fn with_commit<T>(&self, part: &BatchPart, then: impl FnOnce(&OpenCommit) -> Result<T>) -> Result<T> {
+    fn with_commit<T>(&self, part: &BatchPart, then: impl Fn(&OpenCommit) -> Result<T>) -> Result<T> {
         let log = &self.reader.log;
-        let commit = self.reader.commits.get(log, &part.located, None);
-        commit.and_then(|commit| then(&commit)).map_err(|error| {
-            let version = part.located.version;
-            error.step(self.step).version(version).at(log.commit_path(version))
+        // By nonce and record checksum it is this commit, whatever has become of the log meanwhile (R7).
+        self.reader.outlast("reading a commit", log.patient_until(), |_| {
+            let commit = self.reader.commits.get(log, &part.located, None);
+            commit.and_then(|commit| then(&commit)).map_err(|error| {
+                let version = part.located.version;
+                error.step(self.step).version(version).at(log.commit_path(version))
+            })
         })
     }
 

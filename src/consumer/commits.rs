@@ -157,6 +157,12 @@ impl Commits {
         drop(forgotten);
     }
 
+    /// Forgets all: what is open may have outlived what it stands for.
+    pub(super) fn forget(&self) {
+        let forgotten = std::mem::take(&mut *self.recent.lock());
+        drop(forgotten);
+    }
+
     fn open(&self, log: &Log, located: &Located, waiting: Option<(File, read::Read)>) -> Result<OpenCommit> {
         let (file, read) = match waiting {
             Some(waiting) => waiting,

@@ -12,7 +12,8 @@ pub struct ConsumerOptions {
     pub window_steps: usize,
     /// At most this many bytes are held ready (default 256 MiB), or one step, however large.
     pub window_bytes: u64,
-    /// How long `next_batch` waits for a step that isn't published (default 30 min).
+    /// How long `next_batch` waits for a step that isn't published (default 30 min). A mount that is away has
+    /// its own patience, [`Settings::io_patience`](crate::Settings::io_patience).
     pub timeout: Duration,
 }
 

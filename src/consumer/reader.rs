@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Generation, Step, Version};
 use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
 use crate::log::doorbell::saying;
+use crate::log::patience::may_pass;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::{Log, read};
@@ -99,18 +100,25 @@ impl Reader {
         self.horizon.lock().clone()
     }
 
-    /// Looks at the log, unless another thread has just found `step`.
-    pub(super) fn advance_for(&self, step: Step) -> Result<()> {
-        let tail = self.log.tail.take();
-        if tail.state.next_step() > step {
-            self.note(&tail);
-            return Ok(());
-        }
-        self.advance(tail, Care::Waiting)
+    /// Looks at the log, unless another thread has just found `step`; outlasts errors that may pass, at most
+    /// `until` then.
+    pub(super) fn advance_for(&self, step: Step, until: Duration) -> Result<()> {
+        self.log.outlast("looking for a step", until, |_| {
+            let tail = self.log.tail.take();
+            if tail.state.next_step() > step {
+                self.note(&tail);
+                return Ok(());
+            }
+            self.advance(tail, Care::Waiting)
+        })
     }
 
-    /// Looks at the log, whatever is known.
-    pub(super) fn look(&self) -> Result<()> {
+    /// Looks at the log, whatever is known; as patient.
+    pub(super) fn look(&self, until: Duration) -> Result<()> {
+        self.log.outlast("looking for a change of history", until, |_| self.look_at_once())
+    }
+
+    fn look_at_once(&self) -> Result<()> {
         self.advance(self.log.tail.take(), Care::Writing)
     }
 
@@ -122,7 +130,10 @@ impl Reader {
             None => true,
         };
         let age = self.log.env.now().saturating_sub(horizon.looked);
-        if quiet && age < PROBE_INTERVAL_MIN { Ok(()) } else { self.advance_for(step) }
+        if quiet && age < PROBE_INTERVAL_MIN {
+            return Ok(());
+        }
+        self.advance_for(step, self.log.patient_until())
     }
 
     fn advance(&self, mut tail: Taken<'_, Tail>, care: Care) -> Result<()> {
@@ -160,15 +171,47 @@ impl Reader {
         same && age <= micros(HISTORY_AGE_MAX)
     }
 
-    /// One share of a visible step; its slices read and verified if `eager`.
+    /// When the patience of a call that began then, or begins now, is over. It counts from the last good look
+    /// at the log, if that was later: who followed while another thread met the mount away has been patient
+    /// as long as that one.
+    pub(super) fn until(&self, began: Option<Duration>) -> Duration {
+        match began {
+            Some(began) => began.max(self.horizon.lock().looked).saturating_add(self.log.io_patience),
+            None => self.log.patient_until(),
+        }
+    }
+
+    /// Reads of commits, outlasting errors that may pass, at most `until` then.
+    pub(super) fn outlast<T>(
+        &self,
+        doing: &'static str,
+        until: Duration,
+        mut attempt: impl FnMut(bool) -> Result<T>,
+    ) -> Result<T> {
+        self.log.outlast(doing, until, |again| {
+            attempt(again).inspect_err(|error| {
+                if may_pass(error) {
+                    self.commits.forget();
+                }
+            })
+        })
+    }
+
+    /// One share of a visible step; its slices read and verified if `eager`. Outlasts errors that may pass,
+    /// at most `until` then.
     pub(crate) fn load(
         self: &Arc<Self>,
         step: Step,
         share: Share,
         generation: Generation,
         eager: bool,
+        until: Duration,
     ) -> Result<Batch> {
-        self.load_step(step, share, generation, eager).map_err(|error| error.step(step).at(&self.log.path))
+        self.outlast("reading a step", until, |again| {
+            let looked = if again { self.look_at_once() } else { Ok(()) };
+            let loaded = looked.and_then(|()| self.load_step(step, share, generation, eager));
+            loaded.map_err(|error| error.step(step).at(&self.log.path))
+        })
     }
 
     fn load_step(

@@ -37,6 +37,17 @@ struct State {
 
 const GAPS: usize = 9;
 
+/// How a wait for the log to grow goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    /// How long the caller has waited so far.
+    pub(super) waited: Duration,
+    /// How much longer it waits at most.
+    pub(super) at_most: Duration,
+    /// When its patience with a mount that is away is over.
+    pub(super) until: Duration,
+}
+
 impl Poller {
     pub(super) fn new(env: &dyn Env) -> Self {
         Self { state: Mutex::default(), found: env.signal() }
@@ -68,31 +79,30 @@ impl State {
 }
 
 impl Reader {
-    /// Waits a while for `step` to become visible, at most `patience`; whether it has, the horizon says
-    /// afterwards. `waited` is how long the caller has waited so far.
-    pub(super) fn await_growth(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+    /// Waits a while for `step` to become visible; whether it has, the horizon says afterwards.
+    pub(super) fn await_growth(&self, step: Step, wait: &Wait) -> Result<()> {
         self.commits.trim();
         if self.log.doorbell.load().is_some() {
-            self.await_doorbell(step, waited, patience)
+            self.await_doorbell(step, wait)
         } else {
-            self.await_probe(step, waited, patience)
+            self.await_probe(step, wait)
         }
     }
 
-    fn await_doorbell(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+    fn await_doorbell(&self, step: Step, wait: &Wait) -> Result<()> {
         let known = self.horizon().next_version;
         let Some(said) = self.log.doorbell.load() else { return Ok(()) };
-        let wait = (waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(patience);
+        let pause = (wait.waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(wait.at_most);
         if said == saying(known) {
-            self.sleep_on_doorbell(said, wait);
-            return self.advance_for(step);
+            self.sleep_on_doorbell(said, pause);
+            return self.advance_for(step, wait.until);
         }
         // It says something else than what is known here: more, or an old ring. Look, and if there is
         // nothing, sleep on that very value.
-        self.advance_for(step)?;
+        self.advance_for(step, wait.until)?;
         if self.horizon().next_version == known {
-            self.sleep_on_doorbell(said, wait);
-            return self.advance_for(step);
+            self.sleep_on_doorbell(said, pause);
+            return self.advance_for(step, wait.until);
         }
         Ok(())
     }
@@ -105,18 +115,18 @@ impl Reader {
         }
     }
 
-    fn await_probe(&self, step: Step, waited: Duration, patience: Duration) -> Result<()> {
+    fn await_probe(&self, step: Step, wait: &Wait) -> Result<()> {
         let env = &*self.log.env;
         let seen = self.poller.found.current();
         let pause = {
             let mut state = self.poller.state.lock();
             if state.leading {
                 drop(state);
-                self.poller.found.wait(seen, Some(patience));
+                self.poller.found.wait(seen, Some(wait.at_most));
                 return Ok(());
             }
             state.leading = true;
-            let interval = state.median_gap().max(waited) / 8;
+            let interval = state.median_gap().max(wait.waited) / 8;
             let interval = self.jittered(interval.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX));
             // An interval after the last probe, whoever made it, not after this call.
             state
@@ -124,8 +134,8 @@ impl Reader {
                 .map_or(Duration::ZERO, |last| last.saturating_add(interval).saturating_sub(env.now()))
         };
         let lead = Lead(&self.poller);
-        env.sleep(pause.min(patience));
-        let advanced = if pause <= patience { self.advance_for(step) } else { Ok(()) };
+        env.sleep(pause.min(wait.at_most));
+        let advanced = if pause <= wait.at_most { self.advance_for(step, wait.until) } else { Ok(()) };
         drop(lead);
         advanced
     }

@@ -17,11 +17,12 @@ use parking_lot::Mutex;
 use super::batch::Batch;
 use super::options::ConsumerOptions;
 use super::reader::{Horizon, Reader, View, bytes_of};
-use super::waiting::Patience;
+use super::waiting::{Patience, Wait};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
+use crate::log::patience::{AT_ONCE, may_pass};
 use crate::position::Position;
 use crate::share::Share;
 
@@ -115,19 +116,20 @@ impl Consumer {
     ///
     /// # Errors
     /// `Timeout` when the step isn't published in time; `Rewound` when history was changed; `Invalid` when
-    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`, `Io`. The position
-    /// doesn't move.
+    /// the share's count doesn't divide the step's slices; `Reclaimed`, `Corrupt`; `Io`, when
+    /// [`Settings::io_patience`](crate::Settings::io_patience) hasn't helped. The position doesn't move.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         self.next_batch_timeout(self.options.timeout)
     }
 
-    /// As [`Consumer::next_batch`], waiting at most `timeout`.
+    /// As [`Consumer::next_batch`], waiting at most `timeout` for a step that isn't published; a mount that is
+    /// away has its own patience.
     ///
     /// # Errors
     /// As [`Consumer::next_batch`].
     pub fn next_batch_timeout(&mut self, timeout: Duration) -> Result<Option<Batch>> {
         self.start()?;
-        match self.poll()? {
+        match self.poll(None)? {
             Next::Batch(batch) => Ok(Some(batch)),
             Next::Closed => Ok(None),
             Next::Pending => self.await_batch(timeout),
@@ -149,9 +151,11 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.position.step, waited);
-            let grown = shared.reader.await_growth(self.position.step, waited, left);
+            let until = shared.reader.until(Some(began));
+            let grown =
+                shared.reader.await_growth(self.position.step, &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
-            match self.poll()? {
+            match self.poll(Some(began))? {
                 Next::Batch(batch) => return Ok(Some(batch)),
                 Next::Closed => return Ok(None),
                 Next::Pending => {}
@@ -165,32 +169,33 @@ impl Consumer {
     /// As [`Consumer::next_batch`].
     pub fn try_next(&mut self) -> Result<Next> {
         self.start()?;
-        match self.poll()? {
+        match self.poll(None)? {
             Next::Pending => {
                 let looked = self.shared.reader.look_if_due(self.position.step);
                 looked.map_err(|error| self.about(error))?;
-                self.poll()
+                self.poll(None)
             }
             other => Ok(other),
         }
     }
 
-    /// One look at what is known, without I/O unless the step is visible and nobody has read it.
-    fn poll(&mut self) -> Result<Next> {
+    /// One look at what is known, without I/O unless the step is visible and nobody has read it. `began` is
+    /// when the caller began to wait, if it has.
+    fn poll(&mut self, began: Option<Duration>) -> Result<Next> {
         if self.shared.reader.is_fresh(self.shared.view.generation)
             && let Some(taken) = self.take_ready()?
         {
-            return self.hand_out(taken);
+            return self.hand_out(self.or_here(taken, || self.shared.reader.until(began)));
         }
-        let horizon = self.check_history()?;
+        let horizon = self.check_history(began)?;
         let step = self.position.step;
         if self.shared.view.end(&horizon).is_some_and(|end| end <= step) {
             return Ok(Next::Closed);
         }
         let taken = match self.take_ready()? {
-            Some(taken) => taken,
+            Some(taken) => self.or_here(taken, || self.shared.reader.until(began)),
             None if horizon.next_step <= step => return Ok(Next::Pending),
-            None => self.claim_or_await(step)?,
+            None => self.claim_or_await(step, began)?,
         };
         self.hand_out(taken)
     }
@@ -215,15 +220,20 @@ impl Consumer {
     }
 
     /// A change of generation is noticed before the next hand-out (P2).
-    fn check_history(&self) -> Result<Horizon> {
+    fn check_history(&self, began: Option<Duration>) -> Result<Horizon> {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
         if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
-            reader.look().map_err(|error| self.about(error))?;
+            reader.look(reader.until(began)).map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }
+        self.check_generation(&horizon)?;
+        Ok(horizon)
+    }
+
+    fn check_generation(&self, horizon: &Horizon) -> Result<()> {
         if horizon.generation == self.shared.view.generation {
-            return Ok(horizon);
+            return Ok(());
         }
         let (was, is) = (self.shared.view.generation, horizon.generation);
         let what =
@@ -248,12 +258,33 @@ impl Consumer {
         Ok(Some(taken))
     }
 
+    /// What the thread has read; or if a mount that was away has kept it from that, the step read here, by
+    /// this caller's own patience: it mustn't hear of an outage that was over before it asked.
+    fn or_here(&self, taken: Result<Batch>, until: impl FnOnce() -> Duration) -> Result<Batch> {
+        match taken {
+            Err(error) if may_pass(&error) => {
+                let until = until();
+                let over = until <= self.shared.reader.log.env.now();
+                if over { Err(error) } else { self.load_here(self.position.step, until) }
+            }
+            taken => taken,
+        }
+    }
+
+    fn load_here(&self, step: Step, until: Duration) -> Result<Batch> {
+        let batch = self.shared.load(step, until)?;
+        // Between two attempts the log was looked at, which may have shown another history (P2).
+        self.check_generation(&self.shared.reader.horizon())?;
+        Ok(batch)
+    }
+
     /// Reads a visible step here and now, unless the thread is at it: then waits for that.
-    fn claim_or_await(&self, step: Step) -> Result<Result<Batch>> {
+    fn claim_or_await(&self, step: Step, began: Option<Duration>) -> Result<Result<Batch>> {
+        let until = self.shared.reader.until(began);
         loop {
             let seen = self.shared.ready.current();
             if let Some(taken) = self.take_ready()? {
-                return Ok(taken);
+                return Ok(self.or_here(taken, || until));
             }
             let (claimed, hungry) = {
                 let mut window = self.shared.window.lock();
@@ -270,7 +301,7 @@ impl Consumer {
                 if !hungry || self.shared.reader.horizon().next_step > step.next() {
                     self.shared.work.notify();
                 }
-                return Ok(self.shared.load(step));
+                return Ok(self.load_here(step, until));
             }
             self.shared.ready.wait(seen, None);
         }
@@ -281,7 +312,9 @@ impl Consumer {
         if self.started {
             return Ok(());
         }
-        self.shared.reader.advance_for(self.position.step).map_err(|error| self.about(error))?;
+        let reader = &self.shared.reader;
+        let looked = reader.advance_for(self.position.step, reader.log.patient_until());
+        looked.map_err(|error| self.about(error))?;
         if self.options.window_steps > 0 {
             let (shared, options) = (Arc::clone(&self.shared), self.options);
             let body = Box::new(move || prefetch(&shared, &options));
@@ -329,8 +362,8 @@ impl<'c> IntoIterator for &'c mut Consumer {
 }
 
 impl Shared {
-    fn load(&self, step: Step) -> Result<Batch> {
-        self.reader.load(step, self.share, self.view.generation, true)
+    fn load(&self, step: Step, until: Duration) -> Result<Batch> {
+        self.reader.load(step, self.share, self.view.generation, true, until)
     }
 }
 
@@ -383,7 +416,7 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
         match next_task(shared, options) {
             Task::Stop => return,
             Task::Load(step) => {
-                let loaded = shared.load(step);
+                let loaded = shared.load(step, shared.reader.log.patient_until());
                 deliver(shared, step, loaded);
                 (idle, lingered) = (Duration::ZERO, false);
             }
@@ -399,8 +432,9 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
             Task::AwaitLog(_) if !lingered => lingered = !shared.work.wait(seen, Some(PREFETCH_LINGER)),
             Task::AwaitLog(step) => {
                 let began = shared.reader.log.env.now();
-                if let Err(error) = shared.reader.await_growth(step, idle, DOORBELL_WAIT_MAX) {
-                    // The consumer meets the same error when it looks, and says so.
+                let wait = Wait { waited: idle, at_most: DOORBELL_WAIT_MAX, until: AT_ONCE };
+                if let Err(error) = shared.reader.await_growth(step, &wait) {
+                    // The consumer meets the same error when it looks, outlasts it or says so.
                     tracing::debug!(%error, "reading ahead waits for the consumer");
                     shared.work.wait(seen, None);
                 }

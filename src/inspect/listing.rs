@@ -23,7 +23,7 @@ pub(super) struct Listing<'l> {
 impl<'l> Listing<'l> {
     pub(super) fn new(log: &'l Log, life: State, from: Version) -> Result<Self> {
         let failed = |error| Error::io("can't list the log", error).at(log.path_of([names::LOG]));
-        let dir = log.storage.open_dir(&log.root, names::LOG).map_err(failed)?;
+        let dir = log.storage.open_dir(&log.root(), names::LOG).map_err(failed)?;
         let listed = log.storage.list(&dir).map_err(failed)?;
         let first = listed.iter().filter_map(names::parse_segment).min().unwrap_or_default();
         // What a commit does follows from its segment's beginning on.

@@ -156,7 +156,7 @@ impl Store {
     /// `Corrupt`, `Unsupported` or `Io` when the log's end can't be read; [`Store::verify`] says what is
     /// wrong then.
     pub fn commits(&self, from: Version) -> Result<impl Iterator<Item = Result<CommitInfo>> + '_> {
-        let life = self.current()?.state.clone();
+        let life = self.log().current_at_once()?.state.clone();
         listing::Listing::new(self.log(), life, from)
     }
 

@@ -73,16 +73,16 @@ impl Tree {
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
     let listed = log
         .storage
-        .list(&log.root)
+        .list(&log.root())
         .map_err(|error| Error::io("can't list the store's directory", error).at(&log.path))?;
     for name in listed {
         let path = PathBuf::from(&name);
         match name.to_str() {
             Some(text @ (names::STORE | names::HEAD | names::BALLAST)) => {
-                is_of_kind(log, sink, &log.root, text, Kind::File, path);
+                is_of_kind(log, sink, &log.root(), text, Kind::File, path);
             }
             Some(text) if names::DIRECTORIES.contains(&text) => {
-                is_of_kind(log, sink, &log.root, text, Kind::Directory, path);
+                is_of_kind(log, sink, &log.root(), text, Kind::Directory, path);
             }
             _ => sink.find(path, STRANGER),
         }
@@ -96,7 +96,7 @@ const STRANGER: &str = "the store gives no such name: a stranger's";
 fn look_at_store(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
     let file = log
         .storage
-        .open(&log.root, names::STORE, Access::Read)
+        .open(&log.root(), names::STORE, Access::Read)
         .map_err(|error| Error::io("can't open STORE", error))?;
     let size = log.storage.size(&file).map_err(|error| Error::io("can't ask for STORE's size", error))?;
     let mut bytes = [0; STORE_BYTES];
@@ -114,7 +114,7 @@ fn look_at_store(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
 
 /// Progress hints: their names are groups', what is in them matters to nobody.
 fn look_at_groups(log: &Log, sink: &mut Sink<'_>) {
-    let Ok(dir) = log.storage.open_dir(&log.root, names::GROUPS) else { return };
+    let Ok(dir) = log.storage.open_dir(&log.root(), names::GROUPS) else { return };
     for name in list(log, sink, &dir, Path::new(names::GROUPS)) {
         let path = Path::new(names::GROUPS).join(&name);
         match name.to_str().filter(|text| Name::new(text).is_ok()) {
@@ -128,7 +128,7 @@ fn look_at_groups(log: &Log, sink: &mut Sink<'_>) {
 
 /// The segments that one of the store's directories has names for.
 fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSet<Segment> {
-    let dir = match log.storage.open_dir(&log.root, parent) {
+    let dir = match log.storage.open_dir(&log.root(), parent) {
         Ok(dir) => dir,
         Err(error) => {
             sink.find(PathBuf::from(parent), Error::io("can't open the directory", error).sentence());

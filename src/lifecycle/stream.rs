@@ -22,7 +22,7 @@ pub(crate) fn retire(log: &Log, name: &Name) -> Result<bool> {
         let retire = |incarnation| Record::Retire { producer: name.clone(), incarnation };
         Ok(producer.incarnation.map(retire))
     };
-    let mut tail = log.tail.take();
+    let mut tail = log.current()?;
     let appended = append_control(log, &mut tail, make, |state, _| {
         match state.producers.get(name).filter(|producer| producer.finished) {
             Some(producer) => Settled::In(producer.last_version),
@@ -37,7 +37,7 @@ pub(crate) fn retire(log: &Log, name: &Name) -> Result<bool> {
 /// # Errors
 /// `Invalid` when parts of the next step are published, unless `open_step`; `Full`, `Io`, ...
 pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
-    let mut tail = log.tail.take();
+    let mut tail = log.current()?;
     let make = |state: &State| {
         if state.closed.is_some() {
             return Ok(None);
@@ -61,7 +61,7 @@ pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
 /// # Errors
 /// `Full`, `Io`, ...
 pub(crate) fn reopen(log: &Log) -> Result<bool> {
-    let mut tail = log.tail.take();
+    let mut tail = log.current()?;
     let make = |state: &State| Ok(state.closed.map(|_| Record::Reopen { closes: state.closes() }));
     let appended = append_control(log, &mut tail, make, |_, _| Settled::Open)?;
     Ok(appended.is_some())

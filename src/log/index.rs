@@ -176,7 +176,7 @@ impl Index {
 pub fn open_file(log: &Log, segment: Segment, name: &str) -> Result<Option<(File, Header)>> {
     let opened = log
         .storage
-        .open_dir(&log.root, names::INDEX)
+        .open_dir(&log.root(), names::INDEX)
         .and_then(|dir| log.storage.open(&dir, name, Access::Read));
     let file = match opened {
         Ok(file) => file,

@@ -15,6 +15,7 @@ pub mod index;
 pub mod locate;
 pub mod marks;
 pub mod open;
+pub mod patience;
 pub mod read;
 pub mod state;
 pub mod tail;
@@ -23,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -53,10 +55,12 @@ pub struct Log {
     pub class: MountClass,
     /// Whether commits and indexes are mapped or copied.
     pub mode: ReadMode,
-    /// The store's directory.
-    pub root: Dir,
-    /// The directory of segments.
-    log_dir: Dir,
+    /// How long reading outlasts errors that may pass.
+    pub io_patience: Duration,
+    /// The directories that it looks into by names.
+    held: Mutex<Held>,
+    /// These have failed, so they are looked after before the next attempt.
+    held_is_old: AtomicBool,
     /// What is known of the log's end.
     pub tail: Exclusive<Tail>,
     /// Indexes in use.
@@ -71,7 +75,21 @@ pub struct Log {
     people: People,
 }
 
+/// The directories that a handle holds from its beginning.
+#[derive(Clone, Debug)]
+struct Held {
+    /// The store's directory.
+    root: Dir,
+    /// The directory of segments.
+    log: Dir,
+}
+
 impl Log {
+    /// The store's directory.
+    pub fn root(&self) -> Dir {
+        self.held.lock().root.clone()
+    }
+
     /// Before the first write through this handle: the names of STORE and of the root itself are made
     /// durable, whoever made them and died before. A synced store has nothing acknowledged that a power cut
     /// takes with its root (P6).
@@ -83,7 +101,7 @@ impl Log {
             return Ok(());
         }
         let failed = |error| Error::io("can't make the store's directory durable", error).at(&self.path);
-        self.storage.sync_dir(&self.root).map_err(failed)?;
+        self.storage.sync_dir(&self.root()).map_err(failed)?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         // A parent that this user may not open isn't this user's to sync.
         if let Ok(parent) = self.storage.open_root(parent.unwrap_or(Path::new("."))) {
@@ -126,8 +144,10 @@ impl Log {
     /// `Io`.
     pub fn open_segment(&self, segment: Segment) -> Result<Option<Dir>> {
         let name = names::segment(segment);
-        let opened =
-            self.storage.open_dir(&self.root, names::LOG).and_then(|log| self.storage.open_dir(&log, &name));
+        let opened = self
+            .storage
+            .open_dir(&self.root(), names::LOG)
+            .and_then(|log| self.storage.open_dir(&log, &name));
         match opened {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -140,7 +160,8 @@ impl Log {
     /// # Errors
     /// `Io`.
     pub fn reopen_segment(&self, segment: Segment) -> Result<Option<Dir>> {
-        match self.storage.open_dir(&self.log_dir, &names::segment(segment)) {
+        let log = self.held.lock().log.clone();
+        match self.storage.open_dir(&log, &names::segment(segment)) {
             Ok(dir) => Ok(Some(dir)),
             Err(_) => self.open_segment(segment),
         }
@@ -161,7 +182,7 @@ impl Log {
                 other => return other,
             }
         }
-        let log = self.storage.open_dir(&self.root, names::LOG)?;
+        let log = self.storage.open_dir(&self.root(), names::LOG)?;
         let dir = self.storage.open_dir(&log, &names::segment(segment))?;
         let file = read::open(self, &dir, version)?;
         *self.segment_dir.lock() = Some((segment, dir));
@@ -187,12 +208,4 @@ impl Log {
 /// Whether an error may come from a handle or a cache that has outlived what it stands for.
 pub fn may_be_stale(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.kind() == io::ErrorKind::StaleNetworkFileHandle
-}
-
-/// Whether, after an error, what was replayed may no longer be what is on disk (R10).
-pub fn is_suspicious(error: &Error) -> bool {
-    const EIO: i32 = 5;
-    const ENOTCONN: i32 = 107;
-    const ESTALE: i32 = 116;
-    matches!(error.errno(), Some(EIO | ENOTCONN | ESTALE))
 }

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use super::Log;
 use super::doorbell::Doorbell;
 use super::index::Indexes;
+use super::patience::{Outage, default_of, may_pass};
 use super::tail::Tail;
+use super::{Held, Log};
 use crate::env::{Env, Exclusive};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::People;
@@ -28,11 +30,47 @@ pub enum Found {
     Nothing,
 }
 
-/// Looks for a store.
+/// Looks for a store, outlasting errors that may pass.
 ///
 /// # Errors
 /// `Corrupt` or `Unsupported` when STORE isn't right, `Invalid` when the path isn't a directory, `Io`.
 pub fn look(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings: &Settings) -> Result<Found> {
+    let began = env.now();
+    let mut outage = Outage::new(&*env, "opening a store");
+    let mut patience = None;
+    loop {
+        match look_once(path, &storage, &env, settings) {
+            Ok(found) => {
+                outage.over();
+                return Ok(found);
+            }
+            Err(error) => {
+                if may_pass(&error) {
+                    patience.get_or_insert_with(|| patience_with(path, &*storage, settings));
+                }
+                outage.outlast(error, began.saturating_add(patience.unwrap_or_default()))?;
+            }
+        }
+    }
+}
+
+/// How patient to be with a mount on which a store can't be opened. One that can't even be asked what it is
+/// counts as remote, as does one that nobody has heard of.
+fn patience_with(path: &Path, storage: &dyn Storage, settings: &Settings) -> Duration {
+    let class = || {
+        let mount = storage.open_root(path).and_then(|root| storage.mount(&root)).ok()?;
+        class_of(&mount).ok()
+    };
+    let by_class = || default_of(settings.mount_class.or_else(class).unwrap_or(MountClass::CloseToOpen));
+    settings.io_patience.unwrap_or_else(by_class)
+}
+
+fn look_once(
+    path: &Path,
+    storage: &Arc<dyn Storage>,
+    env: &Arc<dyn Env>,
+    settings: &Settings,
+) -> Result<Found> {
     let root = match storage.open_root(path) {
         Ok(root) => root,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -41,11 +79,12 @@ pub fn look(path: &Path, storage: Arc<dyn Storage>, env: Arc<dyn Env>, settings:
         }
         Err(error) => return Err(Error::io("can't open the store's directory", error).at(path)),
     };
-    let Some(identity) = read_store(&*storage, &root).map_err(|error| error.at(path.join(names::STORE)))?
+    let Some(identity) = read_store(&**storage, &root).map_err(|error| error.at(path.join(names::STORE)))?
     else {
         return Ok(Found::NoStore(root));
     };
-    open(path, storage, env, settings, root, identity).map(|log| Found::Store(Box::new(log)))
+    open(path, Arc::clone(storage), Arc::clone(env), settings, root, identity)
+        .map(|log| Found::Store(Box::new(log)))
 }
 
 fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
@@ -76,7 +115,7 @@ fn open(
         }
     };
     let default_mode = if class == MountClass::Local { ReadMode::Map } else { ReadMode::Copy };
-    let log_dir = storage
+    let log = storage
         .open_dir(&root, names::LOG)
         .map_err(|error| Error::io("can't open the log", error).at(path.join(names::LOG)))?;
     let doorbell =
@@ -86,17 +125,48 @@ fn open(
         identity,
         class,
         mode: settings.read_mode.unwrap_or(default_mode),
-        log_dir,
+        io_patience: settings.io_patience.unwrap_or_else(|| default_of(class)),
         tail: Exclusive::new(&*env, Tail::unloaded(identity.options.parts_per_step)),
         indexes: Indexes::default(),
         doorbell,
         segment_dir: parking_lot::Mutex::new(None),
         secured: AtomicBool::new(false),
         people: people(&*env),
-        root,
+        held: parking_lot::Mutex::new(Held { root, log }),
+        held_is_old: AtomicBool::new(false),
         storage,
         env,
     })
+}
+
+impl Log {
+    /// The directories that this handle holds, opened by the store's path once more if they have outlived
+    /// their mount: one that was unmounted and mounted again. If what is there isn't this store, the old ones
+    /// stay.
+    pub(super) fn look_after_held(&self) {
+        if !self.held_is_old.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        match self.find_held() {
+            Ok(held) => *self.held.lock() = held,
+            Err(error) => tracing::debug!(%error, "the store can't be found by its path now"),
+        }
+    }
+
+    fn find_held(&self) -> Result<Held> {
+        let failed = |error| Error::io("can't open the store's directories", error).at(&self.path);
+        let storage = &*self.storage;
+        let old = self.root();
+        if let Ok(log) = storage.open_dir(&old, names::LOG) {
+            return Ok(Held { root: old, log });
+        }
+        let root = storage.open_root(&self.path).map_err(failed)?;
+        if read_store(storage, &root)? != Some(self.identity) {
+            return Err(Error::new(ErrorKind::Invalid, "the store isn't there").at(&self.path));
+        }
+        let log = storage.open_dir(&root, names::LOG).map_err(failed)?;
+        Ok(Held { root, log })
+    }
 }
 
 /// The people's fields, but the time.

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use super::apply::{Commit, Void};
 use super::index::Index;
+use super::patience::may_pass;
 use super::state::State;
-use super::{Log, doorbell, is_suspicious, marks, read};
+use super::{Log, doorbell, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::index::VersionEntry;
@@ -78,6 +79,9 @@ pub struct Tail {
     base: Version,
     /// The index before `base`, for R10 and for finding parts; none at the log's beginning.
     before: Option<Arc<Index>>,
+    /// The index may have been opened on a mount that has been away since: it is opened anew before the next
+    /// look.
+    before_is_old: bool,
     /// The directory of the segment that the next version belongs to, once it was there.
     dir: Option<(Segment, Dir)>,
     /// The commit that was read last, still open: whoever waited for it reads it next.
@@ -106,6 +110,7 @@ impl Tail {
             entries: VecDeque::new(),
             base: Version::ZERO,
             before: None,
+            before_is_old: false,
             dir: None,
             dir_is_old: false,
             opened: None,
@@ -167,7 +172,7 @@ impl Tail {
         let before = self.state.next_version;
         let advanced = self.advance_or_reload(log, care);
         if let Err(error) = &advanced {
-            self.suspicious |= is_suspicious(error);
+            self.suspicious |= may_pass(error);
         }
         advanced?;
         Ok(self.state.next_version.get().saturating_sub(before.get()))
@@ -180,6 +185,9 @@ impl Tail {
         }
         if self.suspicious {
             self.compare_newest(log)?;
+        }
+        if self.before_is_old {
+            self.reopen_index(log)?;
         }
         if self.replay(log, care)?.is_none() {
             self.reload(log)?;
@@ -216,6 +224,18 @@ impl Tail {
         Ok(())
     }
 
+    /// The index before `base`, if it can be had, by a handle that isn't old.
+    fn reopen_index(&mut self, log: &Log) -> Result<()> {
+        if let Some(before) = &self.before
+            && let Some(index) = log.indexes.get(log, before.header.segment)?
+            && index.header == before.header
+        {
+            self.before = Some(index);
+        }
+        self.before_is_old = false;
+        Ok(())
+    }
+
     /// Whether the newest replayed commit has to be compared with the disk before anything is linked after
     /// it (R10).
     pub fn is_suspicious(&self) -> bool {
@@ -224,7 +244,7 @@ impl Tail {
 
     /// Remembers that an error came up outside that may hide a change of history (R10).
     pub fn suspect(&mut self, error: &Error) {
-        self.suspicious |= is_suspicious(error);
+        self.suspicious |= may_pass(error);
     }
 
     /// Replays on to the first absent version. None when what was read can't be trusted (R7).
@@ -340,6 +360,13 @@ impl Tail {
     /// The directory that is held may be one that was removed: the next look opens it by its name.
     pub fn forget_directory(&mut self) {
         self.dir = None;
+    }
+
+    /// What is open may have outlived what it stands for: all is opened by its name again.
+    pub fn forget_handles(&mut self) {
+        self.dir = None;
+        self.opened = None;
+        self.before_is_old = true;
     }
 
     fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {

@@ -21,11 +21,13 @@ pub use ticket::{PublishError, Published, Ticket};
 use crate::commit::failure::Failure;
 use crate::commit::staged::{self, Staged, finish, seal_after};
 use crate::commit::writer::{Settled, append, append_control};
+use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::{Parts, Record};
 use crate::format::{checksum, names};
 use crate::id::{Incarnation, Part, Sequence, Version};
 use crate::limits::{PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
+use crate::log::doorbell::saying;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::{Log, build};
@@ -67,7 +69,7 @@ impl Producer {
     /// Opens a name, fencing its older incarnations.
     pub(crate) fn open(log: Arc<Log>, name: Name) -> Result<Self> {
         let stage = staged::open_stage(&log)?;
-        let mut tail = log.tail.take();
+        let mut tail = log.current()?;
         let make = |state: &State| {
             check_room(&log, state, &name)?;
             let last = state.producers.get(&name).map(|producer| producer.last_open);
@@ -211,7 +213,7 @@ impl Producer {
         let (name, incarnation) = (self.name.clone(), self.incarnation);
         let fenced =
             || Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")).at(&self.log.path);
-        let mut tail = self.log.tail.take();
+        let mut tail = self.log.current()?;
         let make = |state: &State| match state.producers.get(&name) {
             Some(producer) if producer.incarnation == Some(incarnation) => {
                 Ok(Some(Record::Retire { producer: name.clone(), incarnation }))
@@ -348,18 +350,7 @@ impl Producer {
     }
 
     fn append(&mut self, pending: &Pending) -> Result<(Version, Part), Failure> {
-        let mut tail = self.log.tail.take();
-        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
-        // the look.
-        let silent = |said| said == crate::log::doorbell::saying(tail.state.next_version);
-        let quiet = !self.contended || self.log.doorbell.load().is_some_and(silent);
-        // R10: after an error, what was replayed is compared with the disk before anything is linked after
-        // it.
-        let mut found = 0;
-        if !quiet || tail.is_suspicious() {
-            tail.refresh(&self.log);
-            found = tail.advance(&self.log, Care::Writing).map_err(Failure::Not)?;
-        }
+        let (mut tail, found) = catch_up(&self.log, self.contended).map_err(Failure::Not)?;
         let (name, incarnation) = (&self.name, self.incarnation);
         let appended = append(&self.log, &mut tail, &self.stage, &pending.file.staged, |state| {
             settled(state, name, incarnation, pending)
@@ -381,6 +372,25 @@ impl Drop for Producer {
             );
         }
     }
+}
+
+/// The log's end, to be linked after. No outcome is at stake yet, so errors that may pass are outlasted.
+fn catch_up(log: &Log, contended: bool) -> Result<(Taken<'_, Tail>, u64)> {
+    log.outlast("catching up to publish", log.patient_until(), |_| {
+        let mut tail = log.tail.take();
+        // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
+        // the look.
+        let silent = |said| said == saying(tail.state.next_version);
+        let quiet = !contended || log.doorbell.load().is_some_and(silent);
+        // R10: after an error, what was replayed is compared with the disk before anything is linked after
+        // it.
+        let mut found = 0;
+        if !quiet || tail.is_suspicious() {
+            tail.refresh(log);
+            found = tail.advance(log, Care::Writing)?;
+        }
+        Ok((tail, found))
+    })
 }
 
 /// R6: is (my incarnation, my sequence) in, with the same checksum?

@@ -18,6 +18,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use batchweave::env::{Env, System};
@@ -55,6 +56,7 @@ pub struct Fault {
     inner: Arc<dyn Storage>,
     env: Arc<dyn Env>,
     judge: Option<Arc<dyn Judge>>,
+    mounts: AtomicU64,
     record: Mutex<Record>,
 }
 
@@ -82,6 +84,8 @@ struct Record {
 struct Named<T> {
     inner: T,
     path: String,
+    /// How often the process had mounted anew when it was opened.
+    mounts: u64,
 }
 
 impl Fault {
@@ -94,7 +98,7 @@ impl Fault {
     pub fn with_env(inner: Arc<dyn Storage>, plan: Plan, env: Arc<dyn Env>) -> Self {
         let record =
             Record { plan, calls: 0, counts: BTreeMap::new(), stopped: false, trace: VecDeque::new() };
-        Self { inner, env, judge: None, record: Mutex::new(record) }
+        Self { inner, env, judge: None, mounts: AtomicU64::new(0), record: Mutex::new(record) }
     }
 
     /// Besides the plan, this decides too.
@@ -113,6 +117,12 @@ impl Fault {
     /// Stops the process now.
     pub fn stop(&self) {
         self.record.lock().stopped = true;
+    }
+
+    /// The filesystem is mounted anew: whatever was opened before has outlived what it stood for, and answers
+    /// ESTALE for ever.
+    pub fn remount(&self) {
+        self.mounts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the process is stopped.
@@ -135,6 +145,23 @@ impl Fault {
         let mut calls: Vec<Call> = self.record.lock().trace.iter().cloned().collect();
         calls.sort_by_key(|call| call.number);
         calls
+    }
+
+    fn named<T>(&self, inner: T, path: String) -> Named<T> {
+        Named { inner, path, mounts: self.mounts.load(Ordering::Relaxed) }
+    }
+
+    fn dir<'h>(&self, dir: &'h Dir) -> io::Result<&'h Named<Dir>> {
+        self.living(dir.get().ok_or_else(|| error(errno::EBADF))?)
+    }
+
+    fn file<'h>(&self, file: &'h File) -> io::Result<&'h Named<File>> {
+        self.living(file.get().ok_or_else(|| error(errno::EBADF))?)
+    }
+
+    fn living<'h, T>(&self, handle: &'h Named<T>) -> io::Result<&'h Named<T>> {
+        let outlived = handle.mounts != self.mounts.load(Ordering::Relaxed);
+        if outlived { Err(error(errno::ESTALE)) } else { Ok(handle) }
     }
 
     /// One call: counted, judged, made unless the plan says otherwise, traced. `make` gets the bytes it may
@@ -254,14 +281,6 @@ impl fmt::Debug for Watched {
     }
 }
 
-fn dir(dir: &Dir) -> io::Result<&Named<Dir>> {
-    dir.get().ok_or_else(|| error(errno::EBADF))
-}
-
-fn file(file: &File) -> io::Result<&Named<File>> {
-    file.get().ok_or_else(|| error(errno::EBADF))
-}
-
 impl<T> Named<T> {
     fn path(&self) -> String {
         if self.path.is_empty() { "/".to_owned() } else { self.path.clone() }
@@ -281,7 +300,7 @@ impl Storage for Fault {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let inner =
             self.call(Method::OpenRoot, path.display().to_string(), |_| self.inner.open_root(path))?;
-        Ok(Dir::new(Named { inner, path: String::new() }))
+        Ok(Dir::new(self.named(inner, String::new())))
     }
 
     fn make_root(&self, path: &Path) -> io::Result<()> {
@@ -289,30 +308,30 @@ impl Storage for Fault {
     }
 
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         let path = parent.child(name);
         let inner = self.call(Method::OpenDir, path.clone(), |_| self.inner.open_dir(&parent.inner, name))?;
-        Ok(Dir::new(Named { inner, path }))
+        Ok(Dir::new(self.named(inner, path)))
     }
 
     fn create_exclusive(&self, parent: &Dir, name: &str) -> io::Result<File> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         let path = parent.child(name);
         let make = |_| self.inner.create_exclusive(&parent.inner, name);
         let inner = self.call(Method::CreateExclusive, path.clone(), make)?;
-        Ok(File::new(Named { inner, path }))
+        Ok(File::new(self.named(inner, path)))
     }
 
     fn open(&self, parent: &Dir, name: &str, access: Access) -> io::Result<File> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         let path = parent.child(name);
         let inner =
             self.call(Method::Open, path.clone(), |_| self.inner.open(&parent.inner, name, access))?;
-        Ok(File::new(Named { inner, path }))
+        Ok(File::new(self.named(inner, path)))
     }
 
     fn close(&self, closed: File) -> io::Result<()> {
-        let named = file(&closed)?;
+        let named = self.file(&closed)?;
         let path = named.path();
         // What is shared by clones stays so for the storage below; what isn't reaches it by value.
         let shared = named.inner.clone();
@@ -327,19 +346,19 @@ impl Storage for Fault {
     }
 
     fn size(&self, sized: &File) -> io::Result<u64> {
-        let sized = file(sized)?;
+        let sized = self.file(sized)?;
         let size = self.call(Method::Size, sized.path(), |_| self.inner.size(&sized.inner))?;
         self.saw(size);
         Ok(size)
     }
 
     fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))
     }
 
     fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let read = file(read)?;
+        let read = self.file(read)?;
         let got = self.call(Method::ReadAt, read.path(), |max| {
             let length = buffer.len().min(max);
             self.inner.read_at(&read.inner, &mut buffer[..length], offset)
@@ -349,7 +368,7 @@ impl Storage for Fault {
     }
 
     fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let written = file(written)?;
+        let written = self.file(written)?;
         self.call(Method::WriteAt, written.path(), |max| {
             self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
         })
@@ -363,7 +382,7 @@ impl Storage for Fault {
         to_offset: u64,
         length: u64,
     ) -> io::Result<u64> {
-        let (from, to) = (file(from)?, file(to)?);
+        let (from, to) = (self.file(from)?, self.file(to)?);
         self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
             let length = length.min(max as u64);
             self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
@@ -371,7 +390,7 @@ impl Storage for Fault {
     }
 
     fn map(&self, mapped: &File, length: u64) -> io::Result<Mapping> {
-        let mapped = file(mapped)?;
+        let mapped = self.file(mapped)?;
         self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))
     }
 
@@ -381,67 +400,67 @@ impl Storage for Fault {
     }
 
     fn sync_file(&self, synced: &File) -> io::Result<()> {
-        let synced = file(synced)?;
+        let synced = self.file(synced)?;
         self.call(Method::SyncFile, synced.path(), |_| self.inner.sync_file(&synced.inner))
     }
 
     fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (dir(from)?, dir(to)?);
+        let (from, to) = (self.dir(from)?, self.dir(to)?);
         let make = |_| self.inner.link(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::Link, from.pair(from_name, to, to_name), make)
     }
 
     fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (dir(from)?, dir(to)?);
+        let (from, to) = (self.dir(from)?, self.dir(to)?);
         let make = |_| self.inner.rename(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::Rename, from.pair(from_name, to, to_name), make)
     }
 
     fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (dir(from)?, dir(to)?);
+        let (from, to) = (self.dir(from)?, self.dir(to)?);
         let make = |_| self.inner.rename_noreplace(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::RenameNoreplace, from.pair(from_name, to, to_name), make)
     }
 
     fn list(&self, listed: &Dir) -> io::Result<Names> {
-        let listed = dir(listed)?;
+        let listed = self.dir(listed)?;
         let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
         names.iter().for_each(|name| self.saw(name));
         Ok(names)
     }
 
     fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         self.call(Method::MakeDir, parent.child(name), |_| self.inner.make_dir(&parent.inner, name))
     }
 
     fn remove_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         self.call(Method::RemoveDir, parent.child(name), |_| self.inner.remove_dir(&parent.inner, name))
     }
 
     fn sync_dir(&self, synced: &Dir) -> io::Result<()> {
-        let synced = dir(synced)?;
+        let synced = self.dir(synced)?;
         self.call(Method::SyncDir, synced.path(), |_| self.inner.sync_dir(&synced.inner))
     }
 
     fn remove(&self, parent: &Dir, name: &str) -> io::Result<()> {
-        let parent = dir(parent)?;
+        let parent = self.dir(parent)?;
         self.call(Method::Remove, parent.child(name), |_| self.inner.remove(&parent.inner, name))
     }
 
     fn space(&self, of: &Dir) -> io::Result<Space> {
-        let of = dir(of)?;
+        let of = self.dir(of)?;
         self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))
     }
 
     fn mount(&self, of: &Dir) -> io::Result<Mount> {
-        let of = dir(of)?;
+        let of = self.dir(of)?;
         self.call(Method::Mount, of.path(), |_| self.inner.mount(&of.inner))
     }
 
     fn map_word(&self, mapped: &File) -> io::Result<Arc<dyn Word>> {
-        let mapped = file(mapped)?;
+        let mapped = self.file(mapped)?;
         let word = self.call(Method::MapWord, mapped.path(), |_| self.inner.map_word(&mapped.inner))?;
         Ok(match &self.judge {
             Some(judge) => Arc::new(Watched { word, judge: Arc::clone(judge) }),
