@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::damage::Damage;
 use crate::errno;
 use crate::fault::{Failure, Fate, Method};
+use crate::oracle::Ledger;
 use crate::schedule::{Fates, World};
 use crate::{Choices, Memory, Mount};
 
@@ -98,6 +99,10 @@ pub struct Faults {
     pub root: String,
     /// The nodes' mounts, by node.
     pub mounts: Mutex<Vec<Mount>>,
+    /// What is true.
+    pub ledger: Arc<Ledger>,
+    /// Parts of a step.
+    pub parts_per_step: u64,
     /// What is damaged.
     pub damage: Arc<Damage>,
     /// Where to count.
@@ -178,6 +183,7 @@ impl Faults {
             }
             Wrong::PowerCut => {
                 world.power_cut(&self.memory);
+                self.ledger.power_cut(self.parts_per_step);
                 self.mounts.lock().iter().for_each(|mount| mount.crash());
                 Fate::default()
             }

@@ -34,7 +34,12 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
     let Some(dir) = log.open_segment(complete).map_err(Failure::Not)? else {
         return Ok(false);
     };
-    sync(log, &dir, names::LOG)?;
+    if log.is_synced() {
+        match log.storage.sync_dir(&dir) {
+            Err(error) if marks::explain(log, complete, &error) => return Ok(false),
+            synced => synced.map_err(|error| sync_failed(log, names::LOG, error))?,
+        }
+    }
     if !put_index(log, tail, stage, complete)? {
         return Ok(false);
     }
@@ -63,8 +68,11 @@ fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {
     if !log.is_synced() {
         return Ok(());
     }
-    let failed = |error| Error::io("can't sync a directory", error).at(log.path_of([name]));
-    log.storage.sync_dir(dir).map_err(|error| Failure::Poisoned(failed(error)))
+    log.storage.sync_dir(dir).map_err(|error| sync_failed(log, name, error))
+}
+
+fn sync_failed(log: &Log, name: &str, error: io::Error) -> Failure {
+    Failure::Poisoned(Error::io("can't sync a directory", error).at(log.path_of([name])))
 }
 
 fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool, Failure> {
@@ -72,10 +80,11 @@ fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<b
     let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
     let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
     if header_of(log, &indexes, &name)?.is_none() {
-        let (bytes, header) = build::index(log, tail, complete)?;
+        let built = build::index(log, tail, complete);
         if marks::moved_on(log, complete)? {
             return Ok(false);
         }
+        let (bytes, header) = built?;
         let staged = names::staged_control("index", log.nonce()?);
         stage_bytes(log, stage, &staged, &bytes)?;
         let put = put_staged(log, stage, &staged, &indexes, &name, &header);

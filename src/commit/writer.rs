@@ -120,10 +120,13 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
     log.doorbell.ring(&*log.storage, &log.root(), version.next());
-    if log.is_synced() {
-        log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))?;
-    }
-    if marks::moved_on(log, segment).map_err(Failure::Unknown)? {
+    let synced = if log.is_synced() { log.storage.sync_dir(&dir) } else { Ok(()) };
+    let removed = match synced {
+        Err(error) if marks::explain(log, segment, &error) => true,
+        Err(error) => return Err(Failure::Poisoned(sync_failed(log, version, error))),
+        Ok(()) => marks::moved_on(log, segment).map_err(Failure::Unknown)?,
+    };
+    if removed {
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -172,10 +175,12 @@ fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
     if !log.is_synced() {
         return Ok(());
     }
-    let Some(dir) = log.open_segment(version.segment(log.segment_size())).map_err(Failure::Unknown)? else {
-        return Ok(());
-    };
-    log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))
+    let segment = version.segment(log.segment_size());
+    let Some(dir) = log.open_segment(segment).map_err(Failure::Unknown)? else { return Ok(()) };
+    match log.storage.sync_dir(&dir) {
+        Err(error) if marks::explain(log, segment, &error) => Ok(()),
+        synced => synced.map_err(|error| Failure::Poisoned(sync_failed(log, version, error))),
+    }
 }
 
 fn sync_failed(log: &Log, version: Version, error: std::io::Error) -> Error {

@@ -261,7 +261,12 @@ impl Tail {
                 }
                 run = 0;
             }
-            match self.look(log, version, segment)? {
+            let looked = match self.look(log, version, segment) {
+                // R7: neither what is read in a log that has moved on nor that it can't be read says anything.
+                Err(_) if self.moved_on(log, version).unwrap_or(false) => return Ok(None),
+                looked => looked?,
+            };
+            match looked {
                 Look::Found(found, file) => {
                     self.check_seen(found.header.seen, version)
                         .and_then(|()| self.push(log, &found.to_commit()))
@@ -424,6 +429,25 @@ impl Tail {
         }
     }
 
+    /// Reads what the tail tells of the newest segments; again after replaying anew, if they have been removed
+    /// meanwhile (R7).
+    ///
+    /// # Errors
+    /// Those of `read`, if that doesn't explain them; as [`Tail::load`].
+    pub fn read<T>(&mut self, log: &Log, read: impl Fn(&Self) -> Result<T>) -> Result<T> {
+        for _ in 0..LOOK_AGAIN_MAX {
+            let failed = match read(self) {
+                Ok(found) => return Ok(found),
+                Err(failed) => failed,
+            };
+            if !self.moved_on(log, self.state.next_version).unwrap_or(false) {
+                return Err(failed);
+            }
+            self.reload(log)?;
+        }
+        read(self)
+    }
+
     /// The newest replayed version; none in an empty log.
     pub fn newest(&self) -> Option<Version> {
         self.state.next_version.get().checked_sub(1).map(Version::new)
@@ -486,7 +510,11 @@ impl Tail {
     /// R8: whether the first absent version is the head. False when the log moved on meanwhile.
     fn nothing_beyond(&mut self, log: &Log) -> Result<bool> {
         let segment = self.state.next_version.segment(log.segment_size());
-        let Some(beyond) = newest_name(log, segment)? else { return Ok(true) };
+        let beyond = match newest_name(log, segment) {
+            Err(_) if marks::moved_on(log, segment).unwrap_or(false) => return Ok(false),
+            beyond => beyond?,
+        };
+        let Some(beyond) = beyond else { return Ok(true) };
         if self.state.next_version > beyond {
             return Ok(true);
         }

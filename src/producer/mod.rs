@@ -94,7 +94,7 @@ impl Producer {
         if known.incarnation != Some(incarnation) {
             return Err(missing().at(&log.path));
         }
-        let state = build::state_of(&log, &tail, &name)?;
+        let state = tail.read(&log, |tail| build::state_of(&log, tail, &name))?;
         drop(tail);
         tracing::info!(producer = %name, %incarnation, next = %known.next, "opened a producer");
         Ok(Self {

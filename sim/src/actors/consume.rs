@@ -34,6 +34,9 @@ pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(),
     stage.persist(process, || {
         let store = stage.open_or_create(process)?;
         let parts = store.options().parts_per_step as usize;
+        // A trainer that checkpoints makes all before it durable first; these only save.
+        let lost = |saved: &mut Position| stage.ledger.may_be_lost(saved.step.get());
+        drop(plan.saved.lock().take_if(lost));
         let saved = *plan.saved.lock();
         let run = store.run(Start::from(saved))?;
         let mut next = run.position().step;

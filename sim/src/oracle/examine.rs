@@ -7,6 +7,7 @@ use std::sync::Arc;
 use batchweave::log::tail::Tail;
 use batchweave::{ConsumerOptions, Counts, ErrorKind, Next, Settings, Share, Start, Store};
 
+use super::ledger::Left;
 use super::replay::{Replayed, check_replay};
 use super::{Ledger, parse, state, text};
 use crate::{Choices, Memory, Seeded};
@@ -29,6 +30,15 @@ fn open(memory: &Memory, path: &Path, seed: u64) -> Result<Option<Store>, String
 /// # Errors
 /// The first promise that is broken.
 pub fn examine(memory: &Memory, path: &Path, ledger: &Ledger) -> Result<Option<Replayed>, String> {
+    examine_what(Left::All, memory, path, ledger)
+}
+
+fn examine_what(
+    left: Left,
+    memory: &Memory,
+    path: &Path,
+    ledger: &Ledger,
+) -> Result<Option<Replayed>, String> {
     let Some(store) = open(&memory.fork(), path, 1)? else {
         return match ledger.acknowledged() {
             0 => Ok(None),
@@ -44,7 +54,7 @@ pub fn examine(memory: &Memory, path: &Path, ledger: &Ledger) -> Result<Option<R
             return Err(format!("P2: the part of {name}/{sequence} holds {text}"));
         }
     }
-    ledger.check(&replayed, &texts, u64::from(store.options().parts_per_step))?;
+    ledger.check(&replayed, &texts, u64::from(store.options().parts_per_step), left)?;
     let report = store.verify(|_| ()).map_err(|error| format!("verify can't read the store: {error}"))?;
     if let Some(finding) = report.findings.first() {
         return Err(format!("verify finds: {finding:?}"));
@@ -114,8 +124,8 @@ pub fn examine_after_power_cut(
     let copy = memory.fork();
     let odds = *choices.one_of(&[0, 2, 4, 1]);
     copy.power_cut_keeping(|_| choices.chance(odds));
-    examine(&copy, path, ledger).map_err(|what| format!("after a power cut: {what}"))?;
-    goes_on(&copy, path, ledger).map_err(|what| format!("after a power cut: {what}"))
+    examine_what(Left::Durable, &copy, path, ledger).map_err(|what| format!("after a power cut: {what}"))?;
+    goes_on_with(Left::Durable, &copy, path, ledger).map_err(|what| format!("after a power cut: {what}"))
 }
 
 /// P7: from this state, with everybody gone, each kind of actor comes to its end alone: a producer with a
@@ -124,13 +134,17 @@ pub fn examine_after_power_cut(
 /// # Errors
 /// One of them doesn't.
 pub fn goes_on(memory: &Memory, path: &Path, ledger: &Ledger) -> Result<(), String> {
+    goes_on_with(Left::All, memory, path, ledger)
+}
+
+fn goes_on_with(left: Left, memory: &Memory, path: &Path, ledger: &Ledger) -> Result<(), String> {
     let copy = memory.fork();
     let Some(store) = open(&copy, path, 2)? else { return Ok(()) };
     if store.info().map_err(|error| format!("P7: no info: {error}"))?.closed.is_some() {
         store.reopen().map_err(|error| format!("P7: it can't be reopened: {error}"))?;
     }
     publish_step(&store)?;
-    examine(&copy, path, ledger).map(drop).map_err(|what| format!("after one more step: {what}"))
+    examine_what(left, &copy, path, ledger).map(drop).map_err(|what| format!("after one more step: {what}"))
 }
 
 /// Publishes one whole step by a name of its own.

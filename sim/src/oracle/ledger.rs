@@ -21,6 +21,8 @@ struct Book {
     flushed: BTreeMap<(String, u64), String>,
     /// What every step holds, as delivered: the same whoever reads it, and when (P1, P2).
     delivered: BTreeMap<u64, Vec<String>>,
+    /// How many steps have outlived the last power cut for sure; none if there was none.
+    durable: Option<u64>,
     /// Incarnations by name.
     opened: BTreeMap<String, Vec<Incarnation>>,
 }
@@ -30,6 +32,22 @@ struct Acknowledged {
     text: String,
     published: Published,
     incarnation: Incarnation,
+}
+
+/// What of the unsynced there is still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// All of it.
+    All,
+    /// Any of it, or none: a power cut has been.
+    Durable,
+}
+
+impl Book {
+    /// How many parts are acknowledged, or come before one that is: these are durable.
+    fn acknowledged_parts(&self) -> u64 {
+        self.parts.last_key_value().map_or(0, |(last, _)| last + 1)
+    }
 }
 
 impl Ledger {
@@ -128,6 +146,19 @@ impl Ledger {
         self.0.lock().acknowledged.len()
     }
 
+    /// The power was cut: what was delivered and not acknowledged may come otherwise.
+    pub fn power_cut(&self, parts_per_step: u64) {
+        let mut book = self.0.lock();
+        let steps = book.acknowledged_parts() / parts_per_step;
+        book.delivered.retain(|step, _| *step < steps);
+        book.durable = Some(steps);
+    }
+
+    /// Whether a position at this step was saved before a power cut that may have taken the step before it.
+    pub fn may_be_lost(&self, step: u64) -> bool {
+        self.0.lock().durable.is_some_and(|durable| step > durable)
+    }
+
     /// Holds the next sequence of each name against what was acknowledged.
     ///
     /// # Errors
@@ -145,12 +176,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Holds the truth against all that was said.
+    /// Holds the truth against all that was said; after a power cut, against what was acknowledged.
     ///
     /// # Errors
     /// What contradicts it.
-    pub fn check(&self, replayed: &Replayed, texts: &[String], parts_per_step: u64) -> Result<(), String> {
+    pub fn check(
+        &self,
+        replayed: &Replayed,
+        texts: &[String],
+        parts_per_step: u64,
+        left: Left,
+    ) -> Result<(), String> {
         let book = self.0.lock();
+        let steps = match left {
+            Left::All => u64::MAX,
+            Left::Durable => book.acknowledged_parts() / parts_per_step,
+        };
         for ((name, sequence), known) in &book.acknowledged {
             let place = known.published.part.get() as usize;
             let holder = replayed.holders.get(place);
@@ -172,7 +213,7 @@ impl Ledger {
                 return Err(format!("P3: {text} was acknowledged by a flush, its place holds {found}"));
             }
         }
-        for (step, known) in &book.delivered {
+        for (step, known) in book.delivered.range(..steps) {
             let place = (step * parts_per_step) as usize;
             let found = texts.get(place..place + parts_per_step as usize).unwrap_or_default();
             if found != known {

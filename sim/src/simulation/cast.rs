@@ -36,6 +36,8 @@ impl Cast {
             memory: memory.clone(),
             root: base::PATH.to_owned(),
             mounts: Mutex::default(),
+            ledger: Arc::clone(&ledger),
+            parts_per_step: u64::from(setup.parts_per_step),
             damage: Arc::clone(&damage),
             coverage: Arc::clone(coverage),
         });
