@@ -90,17 +90,15 @@ impl Memory {
     }
 
     /// From now on opening and reading what has this path is EIO for everyone, under whatever name and also
-    /// after power cuts; or no longer. Names can still be changed, and bytes written.
-    ///
-    /// # Panics
-    /// Nothing has the path.
-    pub fn unreadable(&self, path: impl AsRef<Path>, unreadable: bool) {
-        let path = path.as_ref();
+    /// after power cuts; or no longer. Names can still be changed, and bytes written. Gives whether anything
+    /// has the path.
+    pub fn unreadable(&self, path: impl AsRef<Path>, unreadable: bool) -> bool {
         let mut state = self.shared.state.lock();
-        let found =
-            state.walk(path).and_then(|(dir, name)| name.map_or(Ok(dir), |name| state.lookup(dir, name)));
-        let id = found.unwrap_or_else(|error| panic!("{} can't be made unreadable: {error}", path.display()));
+        let found = state.walk(path.as_ref());
+        let found = found.and_then(|(dir, name)| name.map_or(Ok(dir), |name| state.lookup(dir, name)));
+        let Ok(id) = found else { return false };
         state.node(id).unreadable = unreadable;
+        true
     }
 
     /// Deletes a file as a site's purge does, durable at once. Gives whether there was one.
