@@ -351,22 +351,20 @@ impl Producer {
         let mut tail = self.log.tail.take();
         // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
         // the look.
-        let said = self.log.doorbell.load();
-        let quiet = match said {
-            Some(said) => said == crate::log::doorbell::saying(tail.state.next_version),
-            None => !self.contended,
-        };
+        let silent = |said| said == crate::log::doorbell::saying(tail.state.next_version);
+        let quiet = !self.contended || self.log.doorbell.load().is_some_and(silent);
         // R10: after an error, what was replayed is compared with the disk before anything is linked after
         // it.
+        let mut found = 0;
         if !quiet || tail.is_suspicious() {
             tail.refresh(&self.log);
-            tail.advance(&self.log, Care::Writing).map_err(Failure::Not)?;
+            found = tail.advance(&self.log, Care::Writing).map_err(Failure::Not)?;
         }
         let (name, incarnation) = (&self.name, self.incarnation);
         let appended = append(&self.log, &mut tail, &self.stage, &pending.file.staged, |state| {
             settled(state, name, incarnation, pending)
         })?;
-        self.contended = appended.lost > 0;
+        self.contended = found > 0 || appended.lost > 0;
         let last = tail.state.producers.get(name).and_then(|producer| producer.last_part);
         let part =
             last.ok_or_else(|| Failure::Unknown(self.invalid("replay doesn't know what was published")))?;

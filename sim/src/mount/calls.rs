@@ -89,6 +89,10 @@ impl Storage for Mount {
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
+        if self.shared.next_sync_fails() {
+            self.fail_sync_file(file)?;
+            return Err(error(errno::EIO));
+        }
         self.shared.sync_file(self.shared.file(file)?)
     }
 
@@ -136,6 +140,10 @@ impl Storage for Mount {
     }
 
     fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
+        if self.shared.next_sync_fails() {
+            self.fail_sync_dir(dir)?;
+            return Err(error(errno::EIO));
+        }
         self.shared.memory.sync_dir(&self.shared.dir(dir)?.inner)
     }
 

@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use batchweave::storage::{Dir, File};
 use parking_lot::{Mutex, MutexGuard};
@@ -67,6 +68,7 @@ struct Shared {
     pause: Arc<dyn Pause>,
     node: u64,
     cache: Mutex<Cache>,
+    sync_fails: AtomicBool,
 }
 
 /// What this node remembers.
@@ -120,7 +122,18 @@ impl Mount {
     ) -> Self {
         let node = memory.next_client();
         let cache = Mutex::new(Cache { epoch: memory.epoch(), ..Cache::default() });
-        Self { shared: Arc::new(Shared { memory, class, traits, choices, pause, node, cache }) }
+        Self {
+            shared: Arc::new(Shared {
+                memory,
+                class,
+                traits,
+                choices,
+                pause,
+                node,
+                cache,
+                sync_fails: AtomicBool::new(false),
+            }),
+        }
     }
 
     /// The node dies: what it hadn't flushed is lost, its caches are empty, its handles are dead.
@@ -129,8 +142,13 @@ impl Mount {
         *cache = Cache { boot: cache.boot + 1, epoch: cache.epoch, ..Cache::default() };
     }
 
-    /// What `sync_file` does when it is to fail: the bytes are as good as lost, and a later sync that goes
-    /// well doesn't bring them back. The caller answers EIO.
+    /// The next sync of this node fails with EIO: what it was to make durable is as good as lost, and a later
+    /// sync that goes well doesn't bring it back.
+    pub fn fail_next_sync(&self) {
+        self.shared.sync_fails.store(true, Ordering::Relaxed);
+    }
+
+    /// What `sync_file` does when it is to fail. The caller answers EIO.
     ///
     /// # Errors
     /// What the sync answers without any fault: the handle is dead, the disk is full.
@@ -150,6 +168,10 @@ impl Mount {
 }
 
 impl Shared {
+    fn next_sync_fails(&self) -> bool {
+        self.sync_fails.swap(false, Ordering::Relaxed)
+    }
+
     fn cache(&self) -> MutexGuard<'_, Cache> {
         let mut cache = self.cache.lock();
         let epoch = self.memory.epoch();
