@@ -73,6 +73,7 @@ impl Memory {
         if state.nodes.get(&id).is_none_or(|node| node.names + node.handles == 0) {
             return Err(error(errno::ESTALE));
         }
+        state.readable(id)?;
         let writable = access == Access::Update;
         if writable {
             state.file(id)?;
@@ -87,14 +88,7 @@ impl Memory {
             return Err(error(errno::ESTALE));
         }
         state.directory(id)?;
+        state.readable(id)?;
         Ok(Dir::new(self.handle(&mut state, id, false)))
-    }
-
-    pub(crate) fn fail_sync_file(&self, file: &File) -> io::Result<()> {
-        self.with_file(file).map(drop)
-    }
-
-    pub(crate) fn fail_sync_dir(&self, dir: &Dir) -> io::Result<()> {
-        self.with_dir(dir).map(drop)
     }
 }

@@ -7,10 +7,16 @@
 //! - No lock is held where others are let go on ([`Pause`]).
 
 mod bytes;
+#[cfg(test)]
+mod bytes_tests;
 mod calls;
 mod class;
 mod names;
+#[cfg(test)]
+mod names_tests;
 mod pause;
+#[cfg(test)]
+mod probe_tests;
 #[cfg(test)]
 mod tests;
 mod word;
