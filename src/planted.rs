@@ -67,7 +67,8 @@ bugs! {
     IncarnationIgnored "incarnation-ignored",
     /// P3: replay takes Parts of any sequence, and their writer doesn't ask for it before he links again, so
     /// a part is in twice. Needs a writer that sleeps between link and marks while two more segments are
-    /// begun; or a link whose reply and looks are all lost, and another's commit or the caller's `flush`.
+    /// begun; or one whose look at the marks fails, or all replies and looks of its link, and that then
+    /// calls `flush`.
     SequenceIgnored "sequence-ignored",
     /// R6: who finds his sequence in takes it for his own part, whatever its incarnation and bytes, and so
     /// acknowledges bytes that nobody reads. Needs a name opened anew, and the same sequence published with
@@ -87,7 +88,8 @@ bugs! {
     /// Needs a power cut after it.
     BoundaryUnsynced "boundary-unsynced",
     /// R8: a hole is taken for the head, and linked over: what lies beyond is no longer read. Needs a
-    /// commit in the newest segments that is removed from outside, and a handle that loads after that.
+    /// commit in the newest segments that is removed from outside, or that a mount remembers as absent, and
+    /// a handle that loads then.
     HoleIsHead "hole-is-head",
     /// P3: a batch's position is the one after all that is read ahead. Needs a prefetcher that is ahead,
     /// and a trainer that starts again from what it saved.
