@@ -17,6 +17,7 @@ use crate::id::{Segment, Version};
 use crate::limits::{MARKS_KEPT, PUT_ATTEMPTS_MAX};
 use crate::log::tail::Tail;
 use crate::log::{Log, build, marks, read};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Access, Dir, put, read_exact_at};
 
 /// Prepares for linking `version`. False when the log has moved on by two segments: all is to be read again.
@@ -31,6 +32,9 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
         return Ok(true);
     }
     let Some(complete) = segment.previous() else { return Ok(true) };
+    if is_planted(Bug::MarkBeforeIndex) {
+        begin(log, segment)?;
+    }
     let Some(dir) = log.open_segment(complete).map_err(Failure::Not)? else {
         return Ok(false);
     };
@@ -43,14 +47,19 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
     if !put_index(log, tail, stage, complete)? {
         return Ok(false);
     }
+    begin(log, segment)?;
+    prune_marks(log, segment).map_err(Failure::Not)?;
+    Ok(true)
+}
+
+/// A segment's directory, and then its mark.
+fn begin(log: &Log, segment: Segment) -> Result<(), Failure> {
     make(log, names::LOG, |dir| log.storage.make_dir(dir, &names::segment(segment)))?;
     make(log, names::MARKS, |dir| {
         // A mark is empty: the file that an exclusive create publishes is the whole of it.
         let file = log.storage.create_exclusive(dir, &names::segment(segment))?;
         log.storage.close(file)
-    })?;
-    prune_marks(log, segment).map_err(Failure::Not)?;
-    Ok(true)
+    })
 }
 
 /// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
@@ -65,7 +74,7 @@ fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Res
 }
 
 fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {
-    if !log.is_synced() {
+    if !log.is_synced() || is_planted(Bug::BoundaryUnsynced) {
         return Ok(());
     }
     log.storage.sync_dir(dir).map_err(|error| sync_failed(log, name, error))

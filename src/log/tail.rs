@@ -26,6 +26,7 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Part, Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File, Names};
 
 /// How carefully the log is looked at.
@@ -287,6 +288,7 @@ impl Tail {
         let begun = next.slot(size) != 0 || next.segment(size) <= self.marked;
         let vanished = self.dir.is_none() && begun;
         let due = self.polls >= POLLS_PER_MARK_CHECK || vanished || care == Care::Answering;
+        let due = due && !is_planted(Bug::AbsenceUnmarked);
         if (run > 0 || due) && self.moved_on(log, self.state.next_version)? {
             return Ok(None);
         }
@@ -348,7 +350,7 @@ impl Tail {
 
     /// Before a probe: on remote mounts, what isn't there is cached until the directory is opened anew.
     pub fn refresh(&mut self, log: &Log) {
-        self.dir_is_old |= log.class.is_remote();
+        self.dir_is_old |= log.class.is_remote() && !is_planted(Bug::LookupsStale);
     }
 
     /// The index before the first entry that is kept; none at the log's beginning.
@@ -515,7 +517,7 @@ impl Tail {
             beyond => beyond?,
         };
         let Some(beyond) = beyond else { return Ok(true) };
-        if self.state.next_version > beyond {
+        if self.state.next_version > beyond || is_planted(Bug::HoleIsHead) {
             return Ok(true);
         }
         // The listing may be newer than the look: look afresh before anything is said to be missing.

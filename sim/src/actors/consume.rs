@@ -36,7 +36,7 @@ pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(),
         let parts = store.options().parts_per_step as usize;
         // A trainer that checkpoints makes all before it durable first; these only save.
         let lost = |saved: &mut Position| stage.ledger.may_be_lost(saved.step.get());
-        drop(plan.saved.lock().take_if(lost));
+        let _ = plan.saved.lock().take_if(lost);
         let saved = *plan.saved.lock();
         let run = store.run(Start::from(saved))?;
         let mut next = run.position().step;
