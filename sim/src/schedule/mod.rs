@@ -241,7 +241,8 @@ impl World {
     }
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic said.
+pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     words
         .or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()))

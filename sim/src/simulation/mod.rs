@@ -11,13 +11,14 @@ mod setup;
 mod shrink;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub use self::setup::{Setup, Shape};
 pub use self::shrink::shrink;
 use crate::faults::Coverage;
 use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
-use crate::schedule::Story;
+use crate::schedule::{Story, words_of};
 use crate::{Choices, Taken};
 
 /// What a run came to.
@@ -62,7 +63,11 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
     let setup = Setup::draw(shape, &choices);
     let cast = cast::Cast::assemble(&setup, seed, &choices, coverage);
     let end = cast.world.run();
-    let trouble = end.trouble.or_else(|| judge(&setup, &cast, &choices).err());
+    let judged = || catch_unwind(AssertUnwindSafe(|| judge(&setup, &cast, &choices)));
+    let trouble = end.trouble.or_else(|| match judged() {
+        Ok(judged) => judged.err(),
+        Err(panic) => Some(words_of(&*panic)),
+    });
     Report {
         seed,
         setup: format!("{setup:?}"),
