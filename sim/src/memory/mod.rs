@@ -81,6 +81,8 @@ struct Handle {
     shared: Arc<Shared>,
     id: Id,
     epoch: u64,
+    /// Its place among all handles.
+    number: u64,
     writable: bool,
 }
 
@@ -122,7 +124,9 @@ impl Memory {
 
     fn handle(&self, state: &mut State, id: Id, writable: bool) -> Handle {
         state.node(id).handles += 1;
-        Handle { shared: Arc::clone(&self.shared), id, epoch: state.epoch, writable }
+        state.opened += 1;
+        let (epoch, number) = (state.epoch, state.opened);
+        Handle { shared: Arc::clone(&self.shared), id, epoch, number, writable }
     }
 
     /// The node of a handle that isn't dead.
@@ -323,8 +327,9 @@ impl Storage for Memory {
     }
 
     fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
-        let (mut state, dir) = self.with_dir(dir)?;
-        state.sync_dir(dir);
+        let number = dir.get::<Handle>().map_or(0, |handle| handle.number);
+        let (mut state, id) = self.with_dir(dir)?;
+        state.sync_dir(id, number);
         Ok(())
     }
 

@@ -78,8 +78,9 @@ impl Memory {
         Ok(())
     }
 
-    /// The same for a `sync_dir`: what was changed in the directory so far is made durable by no later sync,
-    /// of whatever directory, nor is what needs it. Later changes of other names are.
+    /// The same for a `sync_dir`: what was changed in the directory so far is made durable by no later sync
+    /// through a handle that is open now, of whatever directory, nor is what needs it. Later changes of other
+    /// names are, and so is all by a handle that is opened later.
     ///
     /// # Errors
     /// The handle is dead.
