@@ -79,7 +79,9 @@ impl Memory {
     }
 
     /// The same for a `sync_dir`: what was changed in the directory so far is made durable by no later sync,
-    /// of whatever directory, nor is what needs it. Later changes of other names are.
+    /// of whatever directory, nor is what needs it. Later changes of other names are: so who trusts his own
+    /// sync of what another made, and couldn't sync, is deceived. A filesystem whose journal fails goes
+    /// read-only instead.
     ///
     /// # Errors
     /// The handle is dead.
