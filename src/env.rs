@@ -180,14 +180,15 @@ impl Signal for EventCount {
 /// A value that one thread at a time takes out, waiting by a [`Signal`]: a mutex that may be held over
 /// storage calls, which under a simulator a plain mutex may not.
 pub struct Exclusive<T> {
-    value: Mutex<Option<T>>,
+    /// Boxed: what moves back and forth is a pointer.
+    value: Mutex<Option<Box<T>>>,
     back: Arc<dyn Signal>,
 }
 
 impl<T> Exclusive<T> {
     /// Wraps a value.
     pub fn new(env: &dyn Env, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), back: env.signal() }
+        Self { value: Mutex::new(Some(Box::new(value))), back: env.signal() }
     }
 
     /// Takes it, waiting for whoever has it.
@@ -212,7 +213,7 @@ impl<T> fmt::Debug for Exclusive<T> {
 #[derive(Debug)]
 pub struct Taken<'a, T> {
     home: &'a Exclusive<T>,
-    value: Option<T>,
+    value: Option<Box<T>>,
 }
 
 impl<T> std::ops::Deref for Taken<'_, T> {

@@ -115,6 +115,10 @@ pub mod log;
 #[cfg(not(feature = "internals"))]
 mod log;
 #[cfg(feature = "internals")]
+pub mod planted;
+#[cfg(not(feature = "internals"))]
+mod planted;
+#[cfg(feature = "internals")]
 pub mod storage;
 #[cfg(not(feature = "internals"))]
 mod storage;

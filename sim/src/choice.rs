@@ -92,6 +92,11 @@ impl Choices {
         &of[self.pick(of.len() as u32) as usize]
     }
 
+    /// How many decisions were taken so far.
+    pub fn count(&self) -> usize {
+        self.0.lock().taken.len()
+    }
+
     /// The decisions so far.
     pub fn taken(&self) -> Vec<Taken> {
         self.0.lock().taken.clone()

@@ -4,6 +4,7 @@
 //!   difference.
 //! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
 //!   a plan.
+//! - [`Mount`] is one node's client of that: its caches, and what its class of filesystem lets it miss.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
 //! - [`Choices`] are the decisions that a run leaves open, from one seed, replayed at will.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.
@@ -12,19 +13,32 @@
 //! This crate is for tests: it panics where a test is wrong, and is never a dependency of the library.
 #![deny(missing_docs, unsafe_code)]
 
+pub mod actors;
 mod choice;
 pub mod contract;
+mod damage;
 mod env;
 pub mod errno;
+mod explore;
 mod fault;
+mod faults;
 mod memory;
+mod mount;
+pub mod oracle;
 mod random;
+mod schedule;
+pub mod simulation;
 mod skip_zeros;
 
 pub use choice::{Choices, Taken};
+pub use damage::Damage;
 pub use env::Seeded;
+pub use explore::{Explored, Step, explore};
 pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
+pub use faults::{Coverage, Faults, Wrong};
 pub use memory::{Memory, Unsynced};
+pub use mount::{Alone, Class, Links, Mount, Pause, Traits};
+pub use schedule::{Absent, Calm, End, Event, Fates, Node, On, Process, Story, Style, World};
 pub use skip_zeros::SkipZeros;
 
 /// Says that a test, or a part of one, couldn't run here: on standard error, past the harness that swallows

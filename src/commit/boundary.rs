@@ -17,6 +17,7 @@ use crate::id::{Segment, Version};
 use crate::limits::{MARKS_KEPT, PUT_ATTEMPTS_MAX};
 use crate::log::tail::Tail;
 use crate::log::{Log, build, marks, read};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Access, Dir, put, read_exact_at};
 
 /// Prepares for linking `version`. False when the log has moved on by two segments: all is to be read again.
@@ -31,21 +32,34 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
         return Ok(true);
     }
     let Some(complete) = segment.previous() else { return Ok(true) };
+    if is_planted(Bug::MarkBeforeIndex) {
+        begin(log, segment)?;
+    }
     let Some(dir) = log.open_segment(complete).map_err(Failure::Not)? else {
         return Ok(false);
     };
-    sync(log, &dir, names::LOG)?;
+    if log.is_synced() {
+        match log.storage.sync_dir(&dir) {
+            Err(error) if marks::explain(log, complete, &error) => return Ok(false),
+            synced => synced.map_err(|error| sync_failed(log, names::LOG, error))?,
+        }
+    }
     if !put_index(log, tail, stage, complete)? {
         return Ok(false);
     }
+    begin(log, segment)?;
+    prune_marks(log, segment).map_err(Failure::Not)?;
+    Ok(true)
+}
+
+/// A segment's directory, and then its mark.
+fn begin(log: &Log, segment: Segment) -> Result<(), Failure> {
     make(log, names::LOG, |dir| log.storage.make_dir(dir, &names::segment(segment)))?;
     make(log, names::MARKS, |dir| {
         // A mark is empty: the file that an exclusive create publishes is the whole of it.
         let file = log.storage.create_exclusive(dir, &names::segment(segment))?;
         log.storage.close(file)
-    })?;
-    prune_marks(log, segment).map_err(Failure::Not)?;
-    Ok(true)
+    })
 }
 
 /// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
@@ -60,11 +74,14 @@ fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Res
 }
 
 fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {
-    if !log.is_synced() {
+    if !log.is_synced() || is_planted(Bug::BoundaryUnsynced) {
         return Ok(());
     }
-    let failed = |error| Error::io("can't sync a directory", error).at(log.path_of([name]));
-    log.storage.sync_dir(dir).map_err(|error| Failure::Poisoned(failed(error)))
+    log.storage.sync_dir(dir).map_err(|error| sync_failed(log, name, error))
+}
+
+fn sync_failed(log: &Log, name: &str, error: io::Error) -> Failure {
+    Failure::Poisoned(Error::io("can't sync a directory", error).at(log.path_of([name])))
 }
 
 fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool, Failure> {
@@ -72,10 +89,11 @@ fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<b
     let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
     let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
     if header_of(log, &indexes, &name)?.is_none() {
-        let (bytes, header) = build::index(log, tail, complete)?;
+        let built = build::index(log, tail, complete);
         if marks::moved_on(log, complete)? {
             return Ok(false);
         }
+        let (bytes, header) = built?;
         let staged = names::staged_control("index", log.nonce()?);
         stage_bytes(log, stage, &staged, &bytes)?;
         let put = put_staged(log, stage, &staged, &indexes, &name, &header);

@@ -13,6 +13,7 @@ use crate::format::names;
 use crate::id::Version;
 use crate::limits::PUT_ATTEMPTS_MAX;
 use crate::log::{Log, read};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, put};
 
 /// How an attempt ended.
@@ -36,6 +37,9 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
             Ok(()) => return Put::Won,
             Err(error) => error,
         };
+        if error.kind() == io::ErrorKind::AlreadyExists && is_planted(Bug::EexistTrusted) {
+            return Put::Lost;
+        }
         match read::identity_afresh(log, version) {
             Ok(Some(found)) if found == staged.identity() => return Put::Won,
             Ok(Some(_)) => return Put::Lost,

@@ -18,7 +18,8 @@ use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
 use crate::log::apply::Void;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
-use crate::log::{Log, marks};
+use crate::log::{Log, marks, read};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, put};
 
 /// Where a commit came to stand.
@@ -69,6 +70,7 @@ fn append_or_fail(
     let mut stalled = 0u32;
     for lost in 0..COMMIT_ATTEMPTS_MAX {
         match settled(&tail.state) {
+            Settled::In(_) if lost > 0 && is_planted(Bug::EexistTrusted) => {}
             Settled::In(version) => {
                 sync_holder(log, version)?;
                 unstage(log, stage, staged);
@@ -120,10 +122,14 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
     log.doorbell.ring(&*log.storage, &log.root(), version.next());
-    if log.is_synced() {
-        log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))?;
+    if !is_planted(Bug::DirectoryUnsynced) && sync(log, &dir, version)? == Synced::Removed {
+        tail.reload(log).map_err(Failure::Unknown)?;
+        return Ok(None);
     }
-    if marks::moved_on(log, segment).map_err(Failure::Unknown)? {
+    let believed = is_planted(Bug::AckOnLink)
+        || (is_planted(Bug::AckOnReread)
+            && read::identity_afresh(log, version).is_ok_and(|found| found == Some(staged.identity())));
+    if !believed && marks::moved_on(log, segment).map_err(Failure::Unknown)? {
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -169,13 +175,38 @@ fn unstage(log: &Log, stage: &Dir, staged: &Staged) {
 /// R3: what replay found in already is acknowledged after a sync of its directory too. A directory that is
 /// gone was complete and durable long ago (R4).
 fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
-    if !log.is_synced() {
+    if !log.is_synced() || is_planted(Bug::ReplayUnsynced) {
         return Ok(());
     }
-    let Some(dir) = log.open_segment(version.segment(log.segment_size())).map_err(Failure::Unknown)? else {
-        return Ok(());
-    };
-    log.storage.sync_dir(&dir).map_err(|error| Failure::Poisoned(sync_failed(log, version, error)))
+    let segment = version.segment(log.segment_size());
+    let Some(dir) = log.open_segment(segment).map_err(Failure::Unknown)? else { return Ok(()) };
+    sync(log, &dir, version).map(drop)
+}
+
+/// What a sync of a commit's directory has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synced {
+    /// What is in it is durable.
+    Durable,
+    /// It is removed: what was in it had been durable before, and may be another's than was thought.
+    Removed,
+}
+
+/// R3: makes a commit's name durable. A failed sync isn't tried again: the next one may succeed and prove
+/// nothing.
+fn sync(log: &Log, dir: &Dir, version: Version) -> Result<Synced, Failure> {
+    if !log.is_synced() {
+        return Ok(Synced::Durable);
+    }
+    let mut synced = log.storage.sync_dir(dir);
+    if synced.is_err() && is_planted(Bug::DirectorySyncRepeated) {
+        synced = log.storage.sync_dir(dir);
+    }
+    match synced {
+        Ok(()) => Ok(Synced::Durable),
+        Err(error) if marks::explain(log, version.segment(log.segment_size()), &error) => Ok(Synced::Removed),
+        Err(error) => Err(Failure::Poisoned(sync_failed(log, version, error))),
+    }
 }
 
 fn sync_failed(log: &Log, version: Version, error: std::io::Error) -> Error {

@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, DOORBELL_WAIT_MIN, PROBE_INTERVAL_MAX, PROBE_INTERVAL_MIN};
 use crate::log::doorbell::saying;
+use crate::planted::{Bug, is_planted};
 
 /// Who probes, and how fast the log has grown lately.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ impl Reader {
         let known = self.horizon().next_version;
         let Some(said) = self.log.doorbell.load() else { return Ok(()) };
         let pause = (wait.waited / 2).clamp(DOORBELL_WAIT_MIN, DOORBELL_WAIT_MAX).min(wait.at_most);
+        let pause = if is_planted(Bug::WaitUnbounded) { Duration::from_secs(u32::MAX.into()) } else { pause };
         if said == saying(known) {
             self.sleep_on_doorbell(said, pause);
             return self.advance_for(step, wait.until);

@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
 use crate::log::patience::{AT_ONCE, may_pass};
+use crate::planted::{Bug, is_planted};
 use crate::position::Position;
 use crate::share::Share;
 
@@ -203,9 +204,14 @@ impl Consumer {
     fn hand_out(&mut self, taken: Result<Batch>) -> Result<Next> {
         let step = self.position.step;
         match taken {
-            Ok(batch) => {
+            Ok(mut batch) => {
                 debug_assert_eq!(batch.step, step, "steps are delivered one after another");
                 self.position = batch.position;
+                if is_planted(Bug::PositionReadAhead)
+                    && let Some((_, Ok(ahead))) = self.shared.window.lock().ready.back()
+                {
+                    batch.position = ahead.position;
+                }
                 Ok(Next::Batch(batch))
             }
             Err(error) => {

@@ -31,7 +31,7 @@ const VERSION_DIGITS: usize = 20;
 
 /// The name of a segment's directory, index and mark.
 pub fn segment(segment: Segment) -> String {
-    format!("{segment:0SEGMENT_DIGITS$}", segment = segment.get())
+    padded(segment.get(), SEGMENT_DIGITS)
 }
 
 /// The segment of such a name; none for any other.
@@ -41,12 +41,19 @@ pub fn parse_segment(name: &OsStr) -> Option<Segment> {
 
 /// The name of a commit in its segment's directory.
 pub fn version(version: Version) -> String {
-    format!("{version:0VERSION_DIGITS$}", version = version.get())
+    padded(version.get(), VERSION_DIGITS)
 }
 
 /// The version of such a name; none for any other, dot names among them.
 pub fn parse_version(name: &OsStr) -> Option<Version> {
     parse(name, VERSION_DIGITS).map(Version::new)
+}
+
+/// A number with zeros before it up to `digits`: in one piece, where a format writes zero by zero.
+fn padded(number: u64, digits: usize) -> String {
+    const ZEROS: &str = "00000000000000000000";
+    let number = number.to_string();
+    [ZEROS.get(number.len()..digits).unwrap_or_default(), &number].concat()
 }
 
 /// A number of at least `digits` digits, and of more only where it needs them.

@@ -13,6 +13,7 @@ use crate::format::commit::Header;
 use crate::format::record::{Parts, Record};
 use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 
 /// What replay takes of a commit: all but the people's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,9 +178,10 @@ impl State {
         let fenced = self.judge_incarnation(&parts.producer, parts.incarnation);
         let next = self.producers.get(&parts.producer).map(|one| one.next);
         match fenced {
-            Some(void) => Some(void),
-            None if self.closed.is_some() => Some(Void::Closed),
-            None => (next != Some(parts.first)).then_some(Void::OutOfSequence),
+            Some(void) if !is_planted(Bug::IncarnationIgnored) => Some(void),
+            _ if self.closed.is_some() => Some(Void::Closed),
+            _ if is_planted(Bug::SequenceIgnored) => None,
+            _ => (next != Some(parts.first)).then_some(Void::OutOfSequence),
         }
     }
 

@@ -13,10 +13,12 @@ use super::state::StatePlace;
 use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
+use crate::format::cursor::Writer;
 use crate::format::index::{Contents, Header, PartEntry};
 use crate::id::Segment;
 use crate::limits::STATE_BYTES_MAX;
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 use crate::storage::read_exact_at;
 
 /// The index of `segment`, which the tail has just completed.
@@ -42,10 +44,19 @@ pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Heade
     };
     for (version, entry) in tail.entries().filter(|(version, _)| *version >= first) {
         contents.versions.push(entry.indexed());
+        if is_planted(Bug::IndexPartial) && version.next() == tail.state.next_version {
+            continue;
+        }
         if contents.parts.is_empty() && entry.parts > 0 {
             contents.first_part = entry.first_part;
         }
         contents.parts.extend((0..entry.parts).map(|ordinal| PartEntry { version, ordinal }));
+    }
+    if is_planted(Bug::IndexOfBuilder) {
+        // As an item that readers pass over.
+        let mut item = Writer::new();
+        item.u16(u16::MAX).u16(0).bytes(log.nonce()?.bytes());
+        contents.state.extend(item.into_bytes());
     }
     Ok(contents.encode())
 }

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use super::Log;
+use super::{Log, may_be_stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::id::Segment;
@@ -54,6 +54,13 @@ pub fn moved_on(log: &Log, segment: Segment) -> Result<bool> {
         return Ok(true);
     }
     exists(log, &marks, segment.next().next())
+}
+
+/// Whether an error of what lies in `segment` comes from its removal: only a log that has moved on by two
+/// segments allows that, so all of it was complete, durable and indexed before (R4), and replay can be
+/// asked anew.
+pub fn explain(log: &Log, segment: Segment, error: &io::Error) -> bool {
+    may_be_stale(error) && moved_on(log, segment).unwrap_or(false)
 }
 
 /// All marks, by a directory opened anew.

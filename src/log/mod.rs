@@ -35,6 +35,7 @@ use crate::format::names;
 use crate::format::store::Identity;
 use crate::id::{Nonce, Segment, Version};
 use crate::options::{Durability, MountClass, ReadMode};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File, Storage};
 use doorbell::Doorbell;
 use index::Indexes;
@@ -97,7 +98,8 @@ impl Log {
     /// # Errors
     /// `Io`.
     pub fn secure(&self) -> Result<()> {
-        if !self.is_synced() || self.secured.load(Ordering::Acquire) {
+        let secured = self.secured.load(Ordering::Acquire) || is_planted(Bug::StoreUnsynced);
+        if !self.is_synced() || secured {
             return Ok(());
         }
         let failed = |error| Error::io("can't make the store's directory durable", error).at(&self.path);

@@ -26,6 +26,7 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Part, Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
+use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File, Names};
 
 /// How carefully the log is looked at.
@@ -261,7 +262,12 @@ impl Tail {
                 }
                 run = 0;
             }
-            match self.look(log, version, segment)? {
+            let looked = match self.look(log, version, segment) {
+                // R7: neither what is read in a log that has moved on nor that it can't be read says anything.
+                Err(_) if self.moved_on(log, version).unwrap_or(false) => return Ok(None),
+                looked => looked?,
+            };
+            match looked {
                 Look::Found(found, file) => {
                     self.check_seen(found.header.seen, version)
                         .and_then(|()| self.push(log, &found.to_commit()))
@@ -282,6 +288,7 @@ impl Tail {
         let begun = next.slot(size) != 0 || next.segment(size) <= self.marked;
         let vanished = self.dir.is_none() && begun;
         let due = self.polls >= POLLS_PER_MARK_CHECK || vanished || care == Care::Answering;
+        let due = due && !is_planted(Bug::AbsenceUnmarked);
         if (run > 0 || due) && self.moved_on(log, self.state.next_version)? {
             return Ok(None);
         }
@@ -343,7 +350,7 @@ impl Tail {
 
     /// Before a probe: on remote mounts, what isn't there is cached until the directory is opened anew.
     pub fn refresh(&mut self, log: &Log) {
-        self.dir_is_old |= log.class.is_remote();
+        self.dir_is_old |= log.class.is_remote() && !is_planted(Bug::LookupsStale);
     }
 
     /// The index before the first entry that is kept; none at the log's beginning.
@@ -424,6 +431,25 @@ impl Tail {
         }
     }
 
+    /// Reads what the tail tells of the newest segments; again after replaying anew, if they have been removed
+    /// meanwhile (R7).
+    ///
+    /// # Errors
+    /// Those of `read`, if that doesn't explain them; as [`Tail::load`].
+    pub fn read<T>(&mut self, log: &Log, read: impl Fn(&Self) -> Result<T>) -> Result<T> {
+        for _ in 0..LOOK_AGAIN_MAX {
+            let failed = match read(self) {
+                Ok(found) => return Ok(found),
+                Err(failed) => failed,
+            };
+            if !self.moved_on(log, self.state.next_version).unwrap_or(false) {
+                return Err(failed);
+            }
+            self.reload(log)?;
+        }
+        read(self)
+    }
+
     /// The newest replayed version; none in an empty log.
     pub fn newest(&self) -> Option<Version> {
         self.state.next_version.get().checked_sub(1).map(Version::new)
@@ -486,8 +512,12 @@ impl Tail {
     /// R8: whether the first absent version is the head. False when the log moved on meanwhile.
     fn nothing_beyond(&mut self, log: &Log) -> Result<bool> {
         let segment = self.state.next_version.segment(log.segment_size());
-        let Some(beyond) = newest_name(log, segment)? else { return Ok(true) };
-        if self.state.next_version > beyond {
+        let beyond = match newest_name(log, segment) {
+            Err(_) if marks::moved_on(log, segment).unwrap_or(false) => return Ok(false),
+            beyond => beyond?,
+        };
+        let Some(beyond) = beyond else { return Ok(true) };
+        if self.state.next_version > beyond || is_planted(Bug::HoleIsHead) {
             return Ok(true);
         }
         // The listing may be newer than the look: look afresh before anything is said to be missing.

@@ -13,6 +13,7 @@ mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -67,6 +68,9 @@ pub trait Judge: Send + Sync {
 
     /// A call has ended.
     fn after(&self, call: &Call);
+
+    /// The process has got bytes, names or a size, by their digest: what it does next may depend on them.
+    fn saw(&self, _digest: u64) {}
 }
 
 struct Record {
@@ -209,7 +213,8 @@ impl Fault {
         };
         let mut record = self.record.lock();
         let outcome = match fate.failure {
-            _ if record.stopped => {
+            _ if record.stopped || fate.stops => {
+                record.stopped = true;
                 result = Err(io::Error::other(Stopped));
                 Outcome::Stopped
             }
@@ -235,6 +240,17 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Tells the judge what a call gave.
+    fn saw(&self, seen: impl Hash) {
+        if let Some(judge) = &self.judge {
+            let mut hasher = DefaultHasher::new();
+            seen.hash(&mut hasher);
+            judge.saw(hasher.finish());
+        }
+    }
+}
+
 impl Record {
     fn keep(&mut self, call: Call) {
         if self.trace.len() == TRACE_CALLS_MAX {
@@ -247,6 +263,30 @@ impl Record {
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fault").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// A word whose judge hears what it said.
+struct Watched {
+    word: Arc<dyn Word>,
+    judge: Arc<dyn Judge>,
+}
+
+impl Word for Watched {
+    fn load(&self) -> u32 {
+        let said = self.word.load();
+        self.judge.saw(said.into());
+        said
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self.word.as_any()
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word.fmt(f)
     }
 }
 
@@ -316,7 +356,9 @@ impl Storage for Fault {
 
     fn size(&self, sized: &File) -> io::Result<u64> {
         let sized = self.file(sized)?;
-        self.call(Method::Size, sized.path(), |_| self.inner.size(&sized.inner))
+        let size = self.call(Method::Size, sized.path(), |_| self.inner.size(&sized.inner))?;
+        self.saw(size);
+        Ok(size)
     }
 
     fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
@@ -326,10 +368,12 @@ impl Storage for Fault {
 
     fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = self.file(read)?;
-        self.call(Method::ReadAt, read.path(), |max| {
+        let got = self.call(Method::ReadAt, read.path(), |max| {
             let length = buffer.len().min(max);
             self.inner.read_at(&read.inner, &mut buffer[..length], offset)
-        })
+        })?;
+        self.saw(&buffer[..got]);
+        Ok(got)
     }
 
     fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
@@ -389,7 +433,9 @@ impl Storage for Fault {
 
     fn list(&self, listed: &Dir) -> io::Result<Names> {
         let listed = self.dir(listed)?;
-        self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))
+        let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
+        names.iter().for_each(|name| self.saw(name));
+        Ok(names)
     }
 
     fn make_dir(&self, parent: &Dir, name: &str) -> io::Result<()> {
@@ -424,7 +470,11 @@ impl Storage for Fault {
 
     fn map_word(&self, mapped: &File) -> io::Result<Arc<dyn Word>> {
         let mapped = self.file(mapped)?;
-        self.call(Method::MapWord, mapped.path(), |_| self.inner.map_word(&mapped.inner))
+        let word = self.call(Method::MapWord, mapped.path(), |_| self.inner.map_word(&mapped.inner))?;
+        Ok(match &self.judge {
+            Some(judge) => Arc::new(Watched { word, judge: Arc::clone(judge) }),
+            None => word,
+        })
     }
 
     fn wait(&self, word: &dyn Word, seen: u32, timeout: Duration) -> io::Result<()> {

@@ -225,6 +225,8 @@ pub struct Fate {
     pub bytes_max: usize,
     /// How much longer it takes.
     pub delay: Duration,
+    /// Whether the process stops right after its effect.
+    pub stops: bool,
     pub(super) meanwhile: Vec<Act>,
 }
 
@@ -238,11 +240,27 @@ pub enum Failure {
 }
 
 impl Fate {
+    /// It fails.
+    pub fn fails(failure: Failure) -> Self {
+        Self { failure: Some(failure), ..Self::default() }
+    }
+
+    /// It moves so many bytes at most.
+    pub fn is_cut(bytes_max: usize) -> Self {
+        Self { bytes_max, ..Self::default() }
+    }
+
+    /// Its process stops right after its effect.
+    pub fn stops() -> Self {
+        Self { stops: true, ..Self::default() }
+    }
+
     /// Both: the shorter cut, the sum of the delays, the failure of the first that has one.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.failure = self.failure.or(other.failure);
         self.bytes_max = self.bytes_max.min(other.bytes_max);
         self.delay += other.delay;
+        self.stops |= other.stops;
         self.meanwhile.extend(other.meanwhile);
         self
     }
@@ -250,7 +268,13 @@ impl Fate {
 
 impl Default for Fate {
     fn default() -> Self {
-        Self { failure: None, bytes_max: usize::MAX, delay: Duration::ZERO, meanwhile: Vec::new() }
+        Self {
+            failure: None,
+            bytes_max: usize::MAX,
+            delay: Duration::ZERO,
+            stops: false,
+            meanwhile: Vec::new(),
+        }
     }
 }
 

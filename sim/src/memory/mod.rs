@@ -7,6 +7,10 @@
 //! - One lock over all: calls are atomic and in one order.
 //! - A mapping is a copy of what the file held; what has its final name doesn't change (R1).
 
+mod inode;
+mod outside;
+#[cfg(test)]
+mod outside_tests;
 mod pages;
 mod power;
 #[cfg(test)]
@@ -20,14 +24,17 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+pub(crate) use self::inode::Left;
 use self::pages::PAGE_BYTES;
 pub use self::power::Unsynced;
-use self::tree::{Body, Id, ROOT, State};
+pub(crate) use self::tree::Id;
+use self::tree::{Body, State};
 use self::word::{LiveWord, word_of};
 use crate::errno::{self, error};
 
@@ -59,6 +66,14 @@ pub struct Memory {
 struct Shared {
     state: Mutex<State>,
     woken: Condvar,
+    /// Nodes that have mounted it.
+    clients: AtomicU64,
+}
+
+impl Shared {
+    fn new(state: State) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), woken: Condvar::new(), clients: AtomicU64::new(0) })
+    }
 }
 
 /// What a [`Dir`] or [`File`] of this storage is.
@@ -87,8 +102,7 @@ impl Memory {
             options: "rw,relatime".to_owned(),
             point: OsString::from("/"),
         };
-        let state = Mutex::new(State::new(mount, BYTES_MAX));
-        Self { shared: Arc::new(Shared { state, woken: Condvar::new() }) }
+        Self { shared: Shared::new(State::new(mount, BYTES_MAX)) }
     }
 
     /// What [`Storage::mount`] says from now on.
@@ -104,55 +118,6 @@ impl Memory {
     /// Room for inodes, the root included.
     pub fn set_inodes(&self, inodes: u64) {
         self.shared.state.lock().inodes_max = Some(inodes);
-    }
-
-    /// Cuts the power: what isn't durable is lost, handles are dead.
-    pub fn power_cut(&self) {
-        self.power_cut_keeping(|_| false);
-    }
-
-    /// Cuts the power; of what isn't durable, what `keep` says is left. It is asked in the order of the
-    /// calls, in the same order for the same history, and only for what can still be left given its answers
-    /// so far.
-    pub fn power_cut_keeping(&self, mut keep: impl FnMut(&Unsynced) -> bool) {
-        self.shared.state.lock().cut(&mut keep);
-        self.shared.woken.notify_all();
-    }
-
-    /// Another filesystem, in the state that this one is in now: what a crash at this moment leaves, to be
-    /// looked at in as many ways as there are forks. Its cost is that of the names; bytes are shared until
-    /// written to.
-    #[must_use]
-    pub fn fork(&self) -> Self {
-        let state = self.shared.state.lock().fork();
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), woken: Condvar::new() }) }
-    }
-
-    /// Makes everything durable, as a kernel does in its own time.
-    pub fn write_back(&self) {
-        self.shared.state.lock().write_back();
-    }
-
-    /// All live paths, sorted; a directory's ends with `/`.
-    pub fn paths(&self) -> Vec<String> {
-        let state = self.shared.state.lock();
-        let mut found = Vec::new();
-        let mut reach = vec![(ROOT, String::new())];
-        while let Some((id, path)) = reach.pop() {
-            let Body::Directory(entries) = &state.nodes[&id].body else {
-                found.push(path);
-                continue;
-            };
-            reach.extend(entries.live.iter().map(|(name, child)| {
-                let slash = if state.is_directory(*child) { "/" } else { "" };
-                (*child, format!("{path}{name}{slash}"))
-            }));
-            if id != ROOT {
-                found.push(path);
-            }
-        }
-        found.sort();
-        found
     }
 
     fn handle(&self, state: &mut State, id: Id, writable: bool) -> Handle {
@@ -207,6 +172,7 @@ impl Storage for Memory {
         let (dir, name) = state.walk(path)?;
         let id = name.map_or(Ok(dir), |name| state.lookup(dir, name))?;
         state.directory(id)?;
+        state.readable(id)?;
         Ok(Dir::new(self.handle(&mut state, id, false)))
     }
 
@@ -221,6 +187,7 @@ impl Storage for Memory {
         let (mut state, parent) = self.with_dir(parent)?;
         let id = state.lookup(parent, name)?;
         state.directory(id)?;
+        state.readable(id)?;
         Ok(Dir::new(self.handle(&mut state, id, false)))
     }
 
@@ -233,6 +200,7 @@ impl Storage for Memory {
     fn open(&self, dir: &Dir, name: &str, access: Access) -> io::Result<File> {
         let (mut state, dir) = self.with_dir(dir)?;
         let id = state.lookup(dir, name)?;
+        state.readable(id)?;
         let writable = access == Access::Update;
         if writable {
             state.file(id)?;
@@ -264,6 +232,7 @@ impl Storage for Memory {
 
     fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let (mut state, id) = self.with_file(file)?;
+        state.readable(id)?;
         Ok(state.file(id)?.live.read(buffer, offset))
     }
 
@@ -287,6 +256,7 @@ impl Storage for Memory {
         if from == to_id && from_offset.abs_diff(to_offset) < length {
             return Err(error(errno::EINVAL));
         }
+        state.readable(from)?;
         let live = &state.file(from)?.live;
         let length = length.min(live.length().saturating_sub(from_offset)).min(COPY_BYTES_MAX);
         let mut bytes = vec![0; length as usize];
@@ -300,6 +270,7 @@ impl Storage for Memory {
         if length == 0 {
             return Err(error(errno::EINVAL));
         }
+        state.readable(id)?;
         let live = &state.file(id).map_err(|_| error(errno::ENODEV))?.live;
         let length = usize::try_from(length.min(live.length())).map_err(|_| error(errno::ENOMEM))?;
         let mut bytes = vec![0; length];
@@ -337,6 +308,7 @@ impl Storage for Memory {
 
     fn list(&self, dir: &Dir) -> io::Result<Names> {
         let (state, dir) = self.with_dir(dir)?;
+        state.readable(dir)?;
         Ok(state.directory(dir)?.live.keys().collect())
     }
 

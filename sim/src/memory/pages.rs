@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use batchweave::format::checksum;
+
 /// The granularity of holes, of space accounting and of what a power cut tears.
 pub(super) const PAGE_BYTES: usize = 4096;
 
@@ -71,9 +73,26 @@ impl Pages {
 
     /// The pages in which `self` differs from its older copy.
     pub(super) fn changed_since(&self, older: &Self) -> Vec<u64> {
-        let same =
-            |page: &u64, bytes: &Arc<_>| older.pages.get(page).is_some_and(|old| Arc::ptr_eq(old, bytes));
-        self.pages.iter().filter(|(page, bytes)| !same(page, bytes)).map(|(page, _)| *page).collect()
+        self.pages.keys().copied().filter(|page| !self.shares_page(older, *page)).collect()
+    }
+
+    /// Whether a page is the same one, not written to since either was copied from the other.
+    pub(super) fn shares_page(&self, other: &Self, page: u64) -> bool {
+        match (self.pages.get(&page), other.pages.get(&page)) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+
+    /// A hash of the bytes.
+    pub(super) fn digest(&self) -> u64 {
+        let mut running = checksum::Running::new();
+        running.update(&self.length.to_le_bytes());
+        for (page, bytes) in &self.pages {
+            running.update(&page.to_le_bytes());
+            running.update(&bytes[..]);
+        }
+        running.finish().get()
     }
 
     /// Takes one page over from a newer copy.
@@ -98,6 +117,12 @@ impl Pages {
 fn piece(at: u64, length: usize) -> (u64, usize, usize) {
     let start = (at % PAGE_BYTES as u64) as usize;
     (at / PAGE_BYTES as u64, start, length.min(PAGE_BYTES - start))
+}
+
+/// The stamp of a content to which these bytes are written.
+pub(super) fn stamp_after(stamp: u64, bytes: &[u8], offset: u64) -> u64 {
+    let place = checksum::seeded(stamp, &offset.to_le_bytes());
+    checksum::seeded(place.get(), bytes).get()
 }
 
 #[cfg(test)]

@@ -4,13 +4,17 @@
 //! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of
 //!   the same name, and of the directories above a rename's target. So `sync_dir` of one side of a rename
 //!   makes both durable.
+//! - A sync that fails gives up what it was to write: later ones go well without it. A cut may keep it all
+//!   the same.
 //! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were
 //!   written.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::mem;
 
+use super::pages::PAGE_BYTES;
 use super::tree::{Body, Change, Content, Edit, Id, ROOT, State};
 
 /// Something that a power cut may take.
@@ -51,48 +55,86 @@ impl fmt::Display for Unsynced {
 impl State {
     pub(super) fn sync_file(&mut self, id: Id) {
         if let Body::File(content) = &mut self.node(id).body {
-            content.durable = content.live.clone();
+            content.sync();
         }
     }
 
-    /// Makes a directory's entries durable, and what they need. One pass backwards finds all, since a change
-    /// needs earlier ones only.
+    /// What is dirty is marked clean and forgotten, as by a kernel that couldn't write it: errors come once.
+    pub(super) fn fail_sync_file(&mut self, id: Id) {
+        if let Body::File(content) = &mut self.node(id).body {
+            content.lost = Some(content.live.clone());
+        }
+    }
+
+    /// Makes a directory's entries durable, and what they need.
     pub(super) fn sync_dir(&mut self, id: Id) {
+        let failed = self.failed();
+        self.settle(|change| changes(change, id), &failed);
+    }
+
+    pub(super) fn fail_sync_dir(&mut self, id: Id) {
+        for change in self.pending.iter_mut().filter(|change| changes(change, id)) {
+            change.failed = true;
+        }
+    }
+
+    /// What a kernel does in its own time: everything becomes durable but what a failed sync gave up.
+    pub(super) fn write_back(&mut self) {
+        let failed = self.failed();
+        self.settle(|_| true, &failed);
+        for node in self.nodes.values_mut() {
+            if let Body::File(content) = &mut node.body {
+                content.sync();
+            }
+        }
+    }
+
+    /// Removes a file's name, and that is durable whatever failed before.
+    pub(super) fn purge(&mut self, dir: Id, name: &str) -> io::Result<()> {
+        self.remove(dir, name, false)?;
+        let purged = (dir, name.to_owned());
+        self.settle(|change| change.edits.iter().any(|edit| key(edit) == purged), &BTreeSet::new());
+        Ok(())
+    }
+
+    /// Which pending changes no sync makes durable: those that a failed one gave up, and what needs them.
+    fn failed(&self) -> BTreeSet<usize> {
+        let mut failed = BTreeSet::new();
+        let mut lost = Lost::default();
+        for (place, change) in self.pending.iter().enumerate() {
+            if change.failed || !lost.allows(change) {
+                lost.add(change);
+                failed.insert(place);
+            }
+        }
+        failed
+    }
+
+    /// Makes the wanted changes durable, and what they need, but for some. One pass backwards finds all,
+    /// since a change needs earlier ones only.
+    fn settle(&mut self, wanted: impl Fn(&Change) -> bool, but: &BTreeSet<usize>) {
         let mut names: BTreeSet<(Id, String)> = BTreeSet::new();
         let mut nodes: BTreeSet<Id> = BTreeSet::new();
         let needed = |change: &Change, names: &BTreeSet<_>, nodes: &BTreeSet<Id>| {
-            change.edits.iter().any(|edit| {
-                edit.dir == id
-                    || names.contains(&key(edit))
-                    || edit.node.is_some_and(|node| nodes.contains(&node))
-            })
+            change
+                .edits
+                .iter()
+                .any(|edit| names.contains(&key(edit)) || edit.node.is_some_and(|node| nodes.contains(&node)))
         };
-        let (mut synced, mut left) = (Vec::new(), Vec::new());
-        for change in mem::take(&mut self.pending).into_iter().rev() {
-            if needed(&change, &names, &nodes) {
+        let (mut settled, mut left) = (Vec::new(), Vec::new());
+        for (place, change) in mem::take(&mut self.pending).into_iter().enumerate().rev() {
+            if !but.contains(&place) && (wanted(&change) || needed(&change, &names, &nodes)) {
                 names.extend(change.edits.iter().map(key));
                 nodes.extend(&change.under);
-                synced.push(change);
+                settled.push(change);
             } else {
                 left.push(change);
             }
         }
         left.reverse();
         self.pending = left;
-        for change in synced.iter().rev() {
+        for change in settled.iter().rev() {
             self.make_durable(change);
-        }
-    }
-
-    /// What a kernel does in its own time: everything becomes durable.
-    pub(super) fn write_back(&mut self) {
-        for change in mem::take(&mut self.pending) {
-            self.make_durable(&change);
-        }
-        for node in self.nodes.values_mut() {
-            if let Body::File(content) = &mut node.body {
-                content.durable = content.live.clone();
-            }
         }
     }
 
@@ -129,16 +171,12 @@ impl State {
     }
 
     fn cut_names(&mut self, keep: &mut dyn FnMut(&Unsynced) -> bool) {
-        let mut lost_names = BTreeSet::new();
-        let mut lost_nodes = BTreeSet::new();
+        let mut lost = Lost::default();
         for change in mem::take(&mut self.pending) {
-            let possible = !change.edits.iter().any(|edit| lost_names.contains(&key(edit)))
-                && !change.under.iter().any(|id| lost_nodes.contains(id));
-            if possible && keep(&Unsynced::Names(change.words.clone())) {
+            if lost.allows(&change) && keep(&Unsynced::Names(change.words.clone())) {
                 self.make_durable(&change);
             } else {
-                lost_names.extend(change.edits.iter().map(key));
-                lost_nodes.extend(change.edits.iter().filter_map(|edit| edit.node));
+                lost.add(&change);
             }
         }
     }
@@ -154,13 +192,68 @@ impl State {
     }
 }
 
+/// What changes that are lost take with them.
+#[derive(Default)]
+struct Lost {
+    names: BTreeSet<(Id, String)>,
+    nodes: BTreeSet<Id>,
+}
+
+impl Lost {
+    /// Whether a later change can be durable all the same.
+    fn allows(&self, change: &Change) -> bool {
+        !change.edits.iter().any(|edit| self.names.contains(&key(edit)))
+            && !change.under.iter().any(|id| self.nodes.contains(id))
+    }
+
+    fn add(&mut self, change: &Change) {
+        self.names.extend(change.edits.iter().map(key));
+        self.nodes.extend(change.edits.iter().filter_map(|edit| edit.node));
+    }
+}
+
 fn key(edit: &Edit) -> (Id, String) {
     (edit.dir, edit.name.clone())
 }
 
+fn changes(change: &Change, dir: Id) -> bool {
+    change.edits.iter().any(|edit| edit.dir == dir)
+}
+
+impl Content {
+    /// Makes the bytes durable, but for pages and growth that a failed sync gave up and nobody wrote again.
+    fn sync(&mut self) {
+        let Self { live, durable, lost, .. } = self;
+        let Some(lost) = lost else {
+            *durable = live.clone();
+            self.durable_stamp = self.stamp;
+            return;
+        };
+        let mut length = if live.length() == lost.length() { durable.length() } else { live.length() };
+        for page in live.changed_since(durable) {
+            if !live.shares_page(lost, page) {
+                durable.take_page(live, page);
+                length = length.max(live.length().min((page + 1) * PAGE_BYTES as u64));
+            }
+        }
+        durable.set_length(length);
+        self.durable_stamp = durable.digest();
+    }
+}
+
 fn cut_bytes(file: &str, content: &mut Content, keep: &mut dyn FnMut(&Unsynced) -> bool) {
-    let Content { live, durable, wakes: _ } = content;
+    let Content { live, durable, .. } = content;
     let changed = live.changed_since(durable);
+    if changed.is_empty() && live.length() == durable.length() {
+        content.lost = None;
+        return;
+    }
+    let mut kept = false;
+    let mut keep = |unsynced: &Unsynced| {
+        let keeps = keep(unsynced);
+        kept |= keeps;
+        keeps
+    };
     let mut length = durable.length();
     if live.length() != length {
         let growth = Unsynced::Length { file: file.to_owned(), durable: length, live: live.length() };
@@ -169,11 +262,16 @@ fn cut_bytes(file: &str, content: &mut Content, keep: &mut dyn FnMut(&Unsynced) 
         }
     }
     for page in changed {
-        let inside = page * (super::pages::PAGE_BYTES as u64) < length;
+        let inside = page * (PAGE_BYTES as u64) < length;
         if inside && keep(&Unsynced::Page { file: file.to_owned(), page }) {
             durable.take_page(live, page);
         }
     }
     durable.set_length(length);
     *live = durable.clone();
+    if kept {
+        content.durable_stamp = live.digest();
+    }
+    content.stamp = content.durable_stamp;
+    content.lost = None;
 }

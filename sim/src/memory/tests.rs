@@ -4,39 +4,39 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-struct Disk {
-    memory: Memory,
-    root: Dir,
+pub(super) struct Disk {
+    pub(super) memory: Memory,
+    pub(super) root: Dir,
 }
 
 impl Disk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(Memory::new())
     }
 
-    fn of(memory: Memory) -> Self {
+    pub(super) fn of(memory: Memory) -> Self {
         let root = memory.open_root("/".as_ref()).unwrap();
         Self { memory, root }
     }
 
     /// The disk after a power cut, opened anew.
-    fn cut(self, keep: impl FnMut(&Unsynced) -> bool) -> Self {
+    pub(super) fn cut(self, keep: impl FnMut(&Unsynced) -> bool) -> Self {
         self.memory.power_cut_keeping(keep);
         Self::of(self.memory)
     }
 
-    fn put(&self, dir: &Dir, name: &str, bytes: &[u8]) -> File {
+    pub(super) fn put(&self, dir: &Dir, name: &str, bytes: &[u8]) -> File {
         let file = self.memory.create_exclusive(dir, name).unwrap();
         assert_eq!(self.memory.write_at(&file, bytes, 0).unwrap(), bytes.len());
         file
     }
 
-    fn dir(&self, name: &str) -> Dir {
+    pub(super) fn dir(&self, name: &str) -> Dir {
         self.memory.make_dir(&self.root, name).unwrap();
         self.memory.open_dir(&self.root, name).unwrap()
     }
 
-    fn read(&self, path: &str) -> Vec<u8> {
+    pub(super) fn read(&self, path: &str) -> Vec<u8> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.memory.open_root(dir.as_ref()).unwrap();
         let file = self.memory.open(&dir, name, Access::Read).unwrap();
@@ -46,12 +46,12 @@ impl Disk {
     }
 }
 
-fn errno_of<T>(result: io::Result<T>) -> Option<i32> {
+pub(super) fn errno_of<T>(result: io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
 }
 
 /// Every outcome that a cut of the same history can have: the answers are counted through in binary.
-fn outcomes<T: Ord>(history: impl Fn(&Disk), look: impl Fn(&Disk) -> T) -> BTreeSet<T> {
+pub(super) fn outcomes<T: Ord>(history: impl Fn(&Disk), look: impl Fn(&Disk) -> T) -> BTreeSet<T> {
     let mut found = BTreeSet::new();
     let mut answers: Vec<bool> = Vec::new();
     loop {
@@ -77,7 +77,7 @@ fn outcomes<T: Ord>(history: impl Fn(&Disk), look: impl Fn(&Disk) -> T) -> BTree
     }
 }
 
-fn paths(disk: &Disk) -> String {
+pub(super) fn paths(disk: &Disk) -> String {
     disk.memory.paths().join(" ")
 }
 

@@ -12,10 +12,10 @@ use std::path::{Component, Path};
 
 use batchweave::storage::Mount;
 
-use super::pages::{PAGE_BYTES, Pages};
+use super::pages::{PAGE_BYTES, Pages, stamp_after};
 use crate::errno::{self, error};
 
-pub(super) type Id = u64;
+pub(crate) type Id = u64;
 
 /// The node of `/`.
 pub(super) const ROOT: Id = 0;
@@ -34,6 +34,8 @@ pub(super) struct Node {
     pub(super) handles: usize,
     /// Live names.
     pub(super) names: usize,
+    /// What holds it is broken: opening and reading are EIO.
+    pub(super) unreadable: bool,
     pub(super) body: Body,
 }
 
@@ -47,6 +49,12 @@ pub(super) enum Body {
 pub(super) struct Content {
     pub(super) live: Pages,
     pub(super) durable: Pages,
+    /// What a failed sync gave up: pages that are still these aren't dirty.
+    pub(super) lost: Option<Pages>,
+    /// Tells `live` from other contents: a hash of what was written where.
+    pub(super) stamp: u64,
+    /// The same of `durable`.
+    pub(super) durable_stamp: u64,
     /// Counts wakes of its first word.
     pub(super) wakes: u64,
 }
@@ -74,6 +82,8 @@ pub(super) struct Change {
     /// Directories without which it can't be durable: those above a rename's target, or the file would be
     /// nowhere.
     pub(super) under: Vec<Id>,
+    /// A sync of its directory failed: no later one makes it durable.
+    pub(super) failed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -93,7 +103,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(mount: Mount, bytes_max: u64) -> Self {
-        let root = Node { label: String::new(), handles: 0, names: 1, body: Body::directory(ROOT) };
+        let root = Node { names: 1, ..Node::new(Body::directory(ROOT)) };
         Self {
             nodes: BTreeMap::from([(ROOT, root)]),
             pending: Vec::new(),
@@ -126,6 +136,11 @@ impl State {
             Node { body: Body::Directory(entries), .. } => Ok(entries),
             Node { body: Body::File(_), .. } => Err(error(errno::ENOTDIR)),
         }
+    }
+
+    /// What can't be read says so.
+    pub(super) fn readable(&self, id: Id) -> io::Result<()> {
+        if self.nodes[&id].unreadable { Err(error(errno::EIO)) } else { Ok(()) }
     }
 
     pub(super) fn is_directory(&self, id: Id) -> bool {
@@ -172,7 +187,7 @@ impl State {
         let id = self.next;
         self.next += 1;
         self.inodes_used += 1;
-        self.nodes.insert(id, Node { label: String::new(), handles: 0, names: 0, body });
+        self.nodes.insert(id, Node::new(body));
         let words = format!("{verb} {}", self.label(dir, name));
         self.change(words, vec![Edit { dir, name: name.to_owned(), node: Some(id) }], Vec::new());
         Ok(id)
@@ -250,27 +265,18 @@ impl State {
             return Err(error(errno::EFBIG));
         }
         let room = self.pages_max.saturating_sub(self.pages_used);
-        let live = &mut self.file(id)?.live;
-        let before = live.allocated();
-        let written = live.write(bytes, offset, room);
-        let more = live.allocated() - before;
+        let content = self.file(id)?;
+        let before = content.live.allocated();
+        let written = content.live.write(bytes, offset, room);
+        let more = content.live.allocated() - before;
+        if written > 0 {
+            content.stamp = stamp_after(content.stamp, &bytes[..written], offset);
+        }
         self.pages_used += more;
         if written == 0 && !bytes.is_empty() {
             return Err(error(errno::ENOSPC));
         }
         Ok(written)
-    }
-
-    /// The same filesystem with nobody at it: no handle is open.
-    pub(super) fn fork(&self) -> Self {
-        let mut state = self.clone();
-        let held: Vec<Id> =
-            state.nodes.iter().filter(|(_, node)| node.handles > 0).map(|(id, _)| *id).collect();
-        for id in held {
-            state.node(id).handles = 0;
-            state.free_if_gone(id);
-        }
-        state
     }
 
     /// Ends a handle.
@@ -323,7 +329,7 @@ impl State {
             self.node(id).names -= 1;
             self.free_if_gone(id);
         }
-        self.pending.push(Change { words, edits, under });
+        self.pending.push(Change { words, edits, under, failed: false });
     }
 
     pub(super) fn entries(&mut self, id: Id) -> &mut Entries {
@@ -333,7 +339,7 @@ impl State {
         }
     }
 
-    fn free_if_gone(&mut self, id: Id) {
+    pub(super) fn free_if_gone(&mut self, id: Id) {
         let node = &self.nodes[&id];
         if node.names > 0 || node.handles > 0 {
             return;
@@ -366,6 +372,12 @@ impl State {
         }
         self.nodes.retain(|id, _| kept.contains(id));
         self.swept = self.nodes.len();
+    }
+}
+
+impl Node {
+    fn new(body: Body) -> Self {
+        Self { label: String::new(), handles: 0, names: 0, unreadable: false, body }
     }
 }
 

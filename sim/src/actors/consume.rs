@@ -1,0 +1,94 @@
+//! A consumer: reads every step in order, saves its position, and begins again from what it saved.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave::{ConsumerOptions, ErrorKind, Position, Share, Start};
+use parking_lot::Mutex;
+
+use super::{Stage, Then, Trouble};
+use crate::Process;
+use crate::oracle::{examine, texts_of};
+
+/// What a consumer does.
+#[derive(Clone, Debug)]
+pub struct Consuming {
+    /// How many steps it reads.
+    pub steps: u64,
+    /// Steps held ready; 0 has no thread.
+    pub window: usize,
+    /// What it saved last: a process that takes its place goes on from there.
+    pub saved: Arc<Mutex<Option<Position>>>,
+    /// It saves after each so many steps.
+    pub saves_every: u64,
+}
+
+/// Longer than any pause between two looks at the log.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads `steps` steps, or until nothing comes any more though nobody is left who owes any.
+///
+/// # Errors
+/// A promise is broken.
+pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(), String> {
+    stage.persist(process, || {
+        let store = stage.open_or_create(process)?;
+        let parts = store.options().parts_per_step as usize;
+        // A trainer that checkpoints makes all before it durable first; these only save.
+        let lost = |saved: &mut Position| stage.ledger.may_be_lost(saved.step.get());
+        let _ = plan.saved.lock().take_if(lost);
+        let saved = *plan.saved.lock();
+        let run = store.run(Start::from(saved))?;
+        let mut next = run.position().step;
+        if saved.is_some_and(|saved| saved.step != next) {
+            return Err(format!("P2: saved {saved:?}, the run begins at step {next}").into());
+        }
+        let options = ConsumerOptions::new().window_steps(plan.window).timeout(PATIENCE);
+        let mut consumer = run.consumer_with(Share::WHOLE, options)?;
+        while next.get() < plan.steps {
+            let batch = match consumer.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(Then::Done),
+                Err(error) if error.kind() == ErrorKind::Timeout && !process.is_dead() => {
+                    return missing(process, stage, next.get(), parts);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if batch.step() != next {
+                return Err(format!("P2: step {} was delivered, not {next}", batch.step()).into());
+            }
+            let texts: Vec<String> = texts_of(&batch, parts).map_err(|what| told(process, what))?;
+            stage.ledger.deliver(next.get(), texts)?;
+            next = next.next();
+            if batch.position().step != next || consumer.position() != batch.position() {
+                let (says, at) = (batch.position(), consumer.position());
+                return Err(format!(
+                    "P3: step {} was delivered, its position is {says:?} and the consumer's {at:?}",
+                    batch.step()
+                )
+                .into());
+            }
+            if next.get().is_multiple_of(plan.saves_every) {
+                *plan.saved.lock() = Some(batch.position());
+            }
+        }
+        Ok(Then::Done)
+    })
+}
+
+/// What a dead process sees isn't anybody's trouble.
+fn told(process: &Process, what: String) -> Trouble {
+    if process.is_dead() { Trouble::Broken(String::new()) } else { Trouble::Broken(what) }
+}
+
+/// Nothing came for longer than anything takes: is there really nothing?
+fn missing(process: &Process, stage: &Stage, step: u64, parts: usize) -> Result<Then, Trouble> {
+    let truth = examine(&stage.memory, &stage.path, &stage.ledger)?;
+    let visible = truth.map_or(0, |truth| truth.holders.len() / parts) as u64;
+    if visible <= step {
+        return Ok(Then::Done);
+    }
+    // It may have come at the last moment; then it is there the next time.
+    process.world.say(format!("{} has missed step {step}, which is visible", process.name));
+    Ok(Then::Again)
+}

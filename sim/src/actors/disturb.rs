@@ -1,0 +1,74 @@
+//! Actors that nobody would miss: who looks at everything now and then, and who lets segments pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave::storage::Storage;
+use batchweave::{Counts, Settings, Store};
+
+use super::Stage;
+use crate::oracle::{examine, examine_after_power_cut, goes_on, state, text};
+use crate::{Memory, Process, Seeded};
+
+/// Looks at everything, `times` times, on a copy of the filesystem.
+///
+/// # Errors
+/// A promise is broken.
+pub fn inspect(process: &Process, stage: &Stage, times: u32, synced: bool) -> Result<(), String> {
+    let choices = process.world.choices().clone();
+    for _ in 0..times {
+        process.env().sleep(Duration::from_millis(u64::from(choices.pick(40))));
+        if process.is_dead() {
+            return Ok(());
+        }
+        examine(&stage.memory, &stage.path, &stage.ledger)?;
+        goes_on(&stage.memory, &stage.path, &stage.ledger)?;
+        if synced {
+            examine_after_power_cut(&stage.memory, &stage.path, &stage.ledger, &choices)?;
+        }
+    }
+    Ok(())
+}
+
+/// In one moment: others publish until two segments have passed after the newest one, and every segment that
+/// may be removed (R6: mark k+2 exists) is. What a sleeping writer finds then is what reclaim leaves.
+///
+/// # Errors
+/// Others can't publish.
+pub fn pass_segments(memory: &Memory, stage: &Stage, name: &str, seed: u64) -> Result<(), String> {
+    let said = |error: batchweave::Error| format!("others can't publish: {error}");
+    let env = Arc::new(Seeded::new(seed));
+    let store = Store::open_on(&stage.path, Arc::new(memory.clone()), env, &Settings::new()).map_err(said)?;
+    let size = u64::from(store.options().segment_size);
+    let mut producer = store.producer(name).map_err(said)?;
+    for _ in 0..2 * size {
+        let text = text(name, producer.next_sequence().get(), usize::MAX);
+        let mut draft = producer.draft().map_err(said)?;
+        for _ in 0..store.options().divisor {
+            draft.add_slice(text.as_bytes(), Counts { samples: 1, tokens: 1 }).map_err(said)?;
+        }
+        let ticket = producer.publish(draft, state(&text)).map_err(|failed| said(failed.error))?;
+        let published = ticket.wait().map_err(said)?;
+        stage.ledger.acknowledge(&text, producer.incarnation(), published)?;
+    }
+    remove_passed(memory, stage).map_err(|error| format!("a passed segment can't be removed: {error}"))
+}
+
+fn remove_passed(memory: &Memory, stage: &Stage) -> std::io::Result<()> {
+    let root = memory.open_root(&stage.path)?;
+    let marks = memory.open_dir(&root, "marks")?;
+    let log = memory.open_dir(&root, "log")?;
+    let numbers = |names: batchweave::storage::Names| -> Vec<u64> {
+        names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect()
+    };
+    let newest = numbers(memory.list(&marks)?).into_iter().max().unwrap_or(0);
+    for segment in numbers(memory.list(&log)?).into_iter().filter(|segment| segment + 2 <= newest) {
+        let name = format!("{segment:012}");
+        let dir = memory.open_dir(&log, &name)?;
+        for version in memory.list(&dir)? {
+            memory.remove(&dir, version.to_str().unwrap_or_default())?;
+        }
+        memory.remove_dir(&log, &name)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! What the simulated processes do: the engine's users, each as a careful user would be.
+//!
+//! - Everything they are told goes to the [`Ledger`].
+//! - An error that the run's fates allow makes them begin again, as a restarted job does; any other is
+//!   trouble.
+
+mod consume;
+mod disturb;
+mod produce;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave::{Error, ErrorKind, Options, Settings, Store};
+
+pub use consume::{Consuming, consume};
+pub use disturb::{inspect, pass_segments};
+pub use produce::{Producing, produce};
+
+use crate::oracle::Ledger;
+use crate::{Memory, Process};
+
+/// What all actors of a run know.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Where the store is.
+    pub path: PathBuf,
+    /// What it is made with, if it isn't there.
+    pub options: Options,
+    /// How handles are set.
+    pub settings: Settings,
+    /// What is true.
+    pub ledger: Arc<Ledger>,
+    /// The filesystem itself, for looking at it unseen.
+    pub memory: Memory,
+    /// What may go wrong for a careful user.
+    pub allowed: Allowed,
+}
+
+/// Which errors the fates of a run can cause.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// Calls fail: `Io`, `Full`, and what follows from these.
+    pub failures: bool,
+    /// Files vanish or can't be read: `Corrupt`.
+    pub damage: bool,
+    /// The mount refuses what it allowed at creation: `Unsupported`.
+    pub refusals: bool,
+}
+
+/// How often an actor begins again before it gives up.
+const TRIES: u32 = 40;
+/// How long it waits before: longer each time, as a job scheduler does.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How an actor goes on after an error.
+enum Then {
+    /// It begins again.
+    Again,
+    /// There is nothing left to do.
+    Done,
+}
+
+impl Stage {
+    /// Opens the store, or creates it.
+    fn open_or_create(&self, process: &Process) -> batchweave::Result<Store> {
+        Store::open_or_create_on(self.path(), process.storage(), process.env(), self.options, &self.settings)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Does `act` until it is done, beginning again after errors that may be.
+    fn persist(
+        &self,
+        process: &Process,
+        mut act: impl FnMut() -> Result<Then, Trouble>,
+    ) -> Result<(), String> {
+        for number in 0..TRIES {
+            match act() {
+                Ok(Then::Done) => return Ok(()),
+                Ok(Then::Again) => {}
+                Err(Trouble::Broken(what)) => return Err(what),
+                Err(Trouble::Told(_)) if process.is_dead() => return Ok(()),
+                Err(Trouble::Told(error)) => {
+                    if !self.allowed.covers(&error) {
+                        return Err(format!("an error that nothing has caused: {error}"));
+                    }
+                    process.world.say(format!("{} begins again after: {error}", process.name));
+                }
+            }
+            if process.is_dead() {
+                return Ok(());
+            }
+            process.env().sleep(PAUSE * (number + 1));
+        }
+        // Damage that lasts is allowed to stop whoever needs what is damaged.
+        if self.allowed.damage { Ok(()) } else { Err(format!("P7: still not done after {TRIES} tries")) }
+    }
+}
+
+impl Allowed {
+    fn covers(self, error: &Error) -> bool {
+        match error.kind() {
+            // Races that others have won fairly.
+            ErrorKind::Contended => true,
+            ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
+            ErrorKind::Corrupt => self.damage,
+            ErrorKind::Unsupported => self.refusals,
+            _ => false,
+        }
+    }
+}
+
+/// What ends an actor's attempt.
+enum Trouble {
+    /// The engine said so.
+    Told(Error),
+    /// A promise is broken.
+    Broken(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(what: String) -> Self {
+        Self::Broken(what)
+    }
+}

@@ -1,0 +1,107 @@
+//! A producer: publishes its parts under its name until all are in, over crashes and failures.
+
+use batchweave::{Counts, Draft, ErrorKind, Producer, PublishError};
+
+use super::{Stage, Then, Trouble};
+use crate::Process;
+use crate::oracle::{state, text};
+
+/// What a producer does.
+#[derive(Clone, Debug)]
+pub struct Producing {
+    /// Its name; several processes may have the same.
+    pub name: String,
+    /// How many parts there are to be in the end.
+    pub parts: u64,
+    /// Slices of a part.
+    pub slices: u32,
+    /// Bytes that fill each slice's text up, so that a part takes several pages.
+    pub padding: usize,
+    /// Whether it retires its name at the end.
+    pub finishes: bool,
+}
+
+/// Publishes until `parts` of its name are in, or until it is fenced.
+///
+/// # Errors
+/// A promise is broken.
+pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(), String> {
+    stage.persist(process, || {
+        let store = stage.open_or_create(process)?;
+        let mut producer = store.producer(&plan.name)?;
+        let next = producer.next_sequence().get();
+        stage.ledger.open(&plan.name, producer.incarnation(), next, producer.state())?;
+        while producer.next_sequence().get() < plan.parts {
+            match publish(process, stage, plan, &mut producer) {
+                Ok(()) => {}
+                // A newer process has the name: what is left is its business.
+                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced => return Ok(Then::Done),
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        if plan.finishes {
+            match producer.finish() {
+                Err(error) if error.kind() != ErrorKind::Fenced => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(Then::Done)
+    })
+}
+
+/// How often one part is tried before everything begins again.
+const TRIES: u32 = 8;
+
+/// Publishes the next part, as the same draft or commit for as long as that is to be tried.
+fn publish(
+    process: &Process,
+    stage: &Stage,
+    plan: &Producing,
+    producer: &mut Producer,
+) -> Result<(), Trouble> {
+    let text = text(&plan.name, producer.next_sequence().get(), process.number);
+    let after = state(&text);
+    let mut draft = draft(plan, producer, &text)?;
+    let mut tried = 0;
+    loop {
+        let before = producer.next_sequence();
+        let PublishError { error, draft: back } = match producer.publish(draft, &after) {
+            Ok(ticket) => {
+                let published = ticket.wait()?;
+                return Ok(stage.ledger.acknowledge(&text, producer.incarnation(), published)?);
+            }
+            Err(failed) => failed,
+        };
+        // Its file failed at an earlier try, and says so.
+        let spoilt = error.kind() == ErrorKind::Invalid && tried > 0;
+        if process.is_dead() || tried > TRIES || !(spoilt || stage.allowed.covers(&error)) {
+            return Err(error.into());
+        }
+        tried += 1;
+        process.world.say(format!("{} tries {text} again after: {error}", process.name));
+        draft = match back {
+            Some(back) if spoilt => {
+                drop(back);
+                self::draft(plan, producer, &text)?
+            }
+            Some(back) => *back,
+            // It is in, or will never be, or can't be told: the same commit again, until it can.
+            None => {
+                producer.flush()?;
+                if producer.next_sequence() == before {
+                    return Err(error.into());
+                }
+                return Ok(stage.ledger.flush(&text)?);
+            }
+        };
+    }
+}
+
+fn draft(plan: &Producing, producer: &mut Producer, text: &str) -> batchweave::Result<Draft> {
+    let mut draft = producer.draft()?;
+    let padding = vec![b' '; plan.padding];
+    for _ in 0..plan.slices {
+        draft.add_slice(&[text.as_bytes(), &padding].concat(), Counts { samples: 1, tokens: 2 })?;
+    }
+    Ok(draft)
+}

@@ -1,0 +1,78 @@
+//! The truth of a store: its log read from the first version by itself, without indexes, tails or caches.
+
+use batchweave::format::record::Record;
+use batchweave::log::apply::Void;
+use batchweave::log::state::State;
+use batchweave::log::tail::Tail;
+use batchweave::log::{Log, read};
+use batchweave::{Store, Version};
+
+/// The log, replayed from its first version without any index.
+#[derive(Debug)]
+pub struct Replayed {
+    /// The state at its end.
+    pub state: State,
+    /// Whose parts became visible, in order, and by which version.
+    pub holders: Vec<(String, u64, Version)>,
+    /// Why each commit has no effect, if it has none.
+    pub voids: Vec<Option<Void>>,
+}
+
+impl Replayed {
+    /// Whose parts became visible, in order.
+    pub fn parts(&self) -> Vec<(String, u64)> {
+        self.holders.iter().map(|(producer, sequence, _)| (producer.clone(), *sequence)).collect()
+    }
+}
+
+/// Replays the whole log.
+///
+/// # Panics
+/// A commit can't be read.
+pub fn replay(log: &Log) -> Replayed {
+    let mut state = State::new(log.parts_per_step());
+    let (mut holders, mut voids) = (Vec::new(), Vec::new());
+    loop {
+        let version = state.next_version;
+        let segment = log.open_segment(version.segment(log.segment_size())).expect("a readable log");
+        let Some(file) = segment.and_then(|dir| read::open(log, &dir, version).ok()) else { break };
+        let commit = read::commit(log, &file, version).expect("a whole commit").to_commit();
+        let void = state.apply(version, &commit).expect("a record of this version");
+        voids.push(void);
+        if let Some(Record::Parts(record)) = &commit.record
+            && void.is_none()
+        {
+            let sequences = record.first.get()..record.first.get() + record.parts.len() as u64;
+            let name = record.producer.as_str();
+            holders.extend(sequences.map(|sequence| (name.to_owned(), sequence, version)));
+        }
+    }
+    Replayed { state, holders, voids }
+}
+
+/// Holds a freshly loaded tail, and every index, against the replay from the beginning: all openers, from an
+/// index or from the start, compute the same state.
+///
+/// # Panics
+/// They differ.
+pub fn check_replay(store: &Store) -> Replayed {
+    let log = store.inner();
+    let replayed = replay(log);
+    let tail = Tail::load(log).unwrap_or_else(|error| panic!("the log can't be loaded: {error}"));
+    assert_eq!(tail.state, replayed.state, "the newest index and what follows it differ from the whole log");
+    let size = log.segment_size();
+    // A commit in a segment proves that the one before is indexed (R4); the segment's own last commit
+    // doesn't.
+    let newest = replayed.voids.len().saturating_sub(1) as u64 / u64::from(size);
+    for segment in 0..newest {
+        let index = batchweave::log::index::Index::open(log, segment.into()).expect("a readable index");
+        let index = index.unwrap_or_else(|| panic!("segment {segment} is complete and has no index"));
+        index.producer_states().expect("a whole index");
+        for slot in 0..u64::from(size) {
+            let version = Version::new(segment * u64::from(size) + slot);
+            let void = replayed.voids[version.get() as usize].map_or(0, Void::number);
+            assert_eq!(index.version(version).expect("its entry").void, void, "version {version}");
+        }
+    }
+    replayed
+}

@@ -1,0 +1,85 @@
+//! One simulated process: its storage, its environment, and the hand-over before each of its calls.
+
+use std::sync::Arc;
+
+use batchweave::env::Env;
+use batchweave::storage::Storage;
+
+use super::World;
+use crate::fault::{Call, Fate, Fault, Judge, Method, Outcome};
+
+/// A simulated process.
+#[derive(Clone)]
+pub struct Process {
+    /// The world it lives in.
+    pub world: World,
+    /// Its number in that world.
+    pub number: usize,
+    /// Its node's number.
+    pub node: usize,
+    /// What the story calls it.
+    pub name: String,
+    pub(super) fault: Arc<Fault>,
+    pub(super) env: Arc<dyn Env>,
+}
+
+impl Process {
+    /// The filesystem, as this process sees it.
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        Arc::clone(&self.fault) as Arc<dyn Storage>
+    }
+
+    /// Its environment.
+    pub fn env(&self) -> Arc<dyn Env> {
+        Arc::clone(&self.env)
+    }
+
+    /// Whether it has died: what it is told from then on means nothing.
+    pub fn is_dead(&self) -> bool {
+        self.fault.is_stopped()
+    }
+}
+
+/// Judges the calls of a process by the scheduler and by the world's fates.
+pub(super) struct Judged {
+    pub(super) world: World,
+    pub(super) process: usize,
+}
+
+impl Judge for Judged {
+    fn before(&self, method: Method, on: &str) -> Fate {
+        self.world.0.turn_to_call(is_noticed(method, on));
+        if self.world.is_dead(self.process) {
+            return Fate::default();
+        }
+        self.world.0.fates.decide(&self.world, self.process, method, on)
+    }
+
+    fn after(&self, call: &Call) {
+        let mut state = self.world.0.state.lock();
+        state.story.call(self.process, call);
+        if call.outcome == Outcome::Stopped {
+            state.kill(self.process);
+        }
+    }
+
+    fn saw(&self, digest: u64) {
+        self.world.0.saw(digest);
+    }
+}
+
+/// Whether another process can notice a call, or the call what another one does: an order of calls that
+/// aren't is as good as any other.
+fn is_noticed(method: Method, on: &str) -> bool {
+    match method {
+        Method::Close
+        | Method::SyncFile
+        | Method::SyncDir
+        | Method::Map
+        | Method::Populate
+        | Method::Size => false,
+        // What has its final name doesn't change (R1); HEAD does.
+        Method::ReadAt | Method::WriteAt => on == "HEAD",
+        _ => !on.starts_with("stage/") || on.contains(" -> "),
+    }
+}

@@ -1,0 +1,145 @@
+//! The processes of a run, on their nodes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave::Settings;
+use parking_lot::Mutex;
+
+use super::base;
+use super::setup::{Setup, Shape};
+use crate::Choices;
+use crate::actors::{Allowed, Consuming, Producing, Stage, consume, inspect, pass_segments, produce};
+use crate::damage::Damage;
+use crate::faults::{Coverage, Faults, Next};
+use crate::mount::{Mount, Pause};
+use crate::schedule::{Node, World};
+
+/// More calls than any run needs that ends.
+const CALLS_MAX: u64 = 40_000;
+
+/// All that a run is made of.
+pub(super) struct Cast {
+    pub(super) world: World,
+    pub(super) stage: Arc<Stage>,
+    pub(super) damage: Arc<Damage>,
+}
+
+impl Cast {
+    pub(super) fn assemble(setup: &Setup, seed: u64, choices: &Choices, coverage: &Arc<Coverage>) -> Self {
+        let (memory, ledger, base_parts) = base::fork(setup);
+        let damage = Arc::new(Damage::default());
+        let faults = Arc::new(Faults {
+            kinds: setup.wrongs.clone(),
+            next: Mutex::new(Next { left: setup.faults, wrong: None }),
+            memory: memory.clone(),
+            root: base::PATH.to_owned(),
+            mounts: Mutex::default(),
+            ledger: Arc::clone(&ledger),
+            parts_per_step: u64::from(setup.parts_per_step),
+            damage: Arc::clone(&damage),
+            coverage: Arc::clone(coverage),
+        });
+        let world = World::new(choices.clone(), setup.style.clone(), seed, CALLS_MAX, faults.clone());
+        let nodes: Vec<Node> = (0..setup.nodes)
+            .map(|number| {
+                let pause = Arc::new(Baton(world.downgrade()));
+                let mount = Mount::new(memory.clone(), setup.class, choices.clone(), pause);
+                faults.mounts.lock().push(mount.clone());
+                let years_off = i64::from(*choices.one_of(&[0, 10, -10]));
+                Node { number, storage: Arc::new(mount), years_off }
+            })
+            .collect();
+        let stage = Arc::new(Stage {
+            path: PathBuf::from(base::PATH),
+            options: base::options(setup),
+            settings: Settings::new(),
+            ledger,
+            memory,
+            allowed: Allowed {
+                failures: setup.faults > 0,
+                damage: setup.shape == Shape::Damage,
+                refusals: false,
+            },
+        });
+        let cast = Self { world, stage, damage };
+        cast.add_all(setup, &nodes, base_parts, choices);
+        cast
+    }
+
+    fn add_all(&self, setup: &Setup, nodes: &[Node], base_parts: u64, choices: &Choices) {
+        let on = || &nodes[choices.pick(nodes.len() as u32) as usize];
+        for (number, writer) in setup.writers.iter().enumerate() {
+            let stage = Arc::clone(&self.stage);
+            let plan = Producing {
+                name: writer.name.to_owned(),
+                parts: writer.parts,
+                slices: setup.divisor,
+                padding: writer.padding,
+                finishes: writer.finishes,
+            };
+            let name = format!("producer {} {number}", writer.name);
+            self.world.add(on(), &name, writer.restarts, move |process| produce(process, &stage, &plan));
+        }
+        let of_name = |name| {
+            let named = setup.writers.iter().filter(|writer| writer.name == name);
+            named.map(|writer| writer.parts).max().unwrap_or(0)
+        };
+        let steps = (base_parts + of_name("a") + of_name("b")) / u64::from(setup.parts_per_step);
+        for (number, reader) in setup.readers.iter().enumerate() {
+            let stage = Arc::clone(&self.stage);
+            let plan = Consuming {
+                steps,
+                window: reader.window,
+                saved: Arc::default(),
+                saves_every: reader.saves_every,
+            };
+            let name = format!("consumer {number}");
+            self.world.add(on(), &name, reader.restarts, move |process| consume(process, &stage, &plan));
+        }
+        if setup.inspections > 0 {
+            let (stage, times, synced) = (Arc::clone(&self.stage), setup.inspections, setup.synced);
+            self.world.add(on(), "inspector", 0, move |process| inspect(process, &stage, times, synced));
+        }
+        if setup.passes > 0 {
+            let (stage, passes) = (Arc::clone(&self.stage), setup.passes);
+            self.world.add(on(), "time", 0, move |process| {
+                for pass in 0..passes {
+                    let pause = process.world.choices().pick(200);
+                    process.env().sleep(Duration::from_micros(u64::from(pause) * 20));
+                    if process.is_dead() {
+                        break;
+                    }
+                    process.world.say("two segments pass, and what may be removed is".to_owned());
+                    pass_segments(&stage.memory, &stage, "others", u64::from(pass) + 1000)?;
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// What a mount needs of the scheduler.
+#[derive(Debug)]
+struct Baton(crate::schedule::Absent);
+
+impl Pause for Baton {
+    fn pause(&self) {
+        if let Some(world) = self.0.upgrade() {
+            world.pause();
+        }
+    }
+
+    fn wait_on(&self, key: u64, timeout: Duration) {
+        if let Some(world) = self.0.upgrade() {
+            world.wait_on(key, timeout);
+        }
+    }
+
+    fn wake(&self, key: u64) {
+        if let Some(world) = self.0.upgrade() {
+            world.wake(key);
+        }
+    }
+}

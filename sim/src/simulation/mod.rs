@@ -1,0 +1,89 @@
+//! One simulated run: a seed draws the filesystem, the processes, what they do and what goes wrong; the
+//! oracle holds what comes of it against the promises.
+//!
+//! - [`simulate`] makes a run of a seed, [`repeat`] makes it again from its decisions, [`shrink`] looks for
+//!   tamer decisions that go wrong too.
+//! - The set-up is drawn like everything else, so it is shrunk like everything else.
+
+mod base;
+mod cast;
+mod setup;
+mod shrink;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::setup::{Setup, Shape};
+pub use self::shrink::shrink;
+use crate::faults::Coverage;
+use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
+use crate::schedule::Story;
+use crate::{Choices, Taken};
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its seed: of the entropy, and of the decisions unless they were given.
+    pub seed: u64,
+    /// What it drew.
+    pub setup: String,
+    /// The first promise that was broken; none if all were kept.
+    pub trouble: Option<String>,
+    /// Its decisions.
+    pub decisions: Vec<Taken>,
+    /// What happened.
+    pub story: Story,
+    /// Storage calls of all processes.
+    pub calls: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let trouble = self.trouble.as_deref().unwrap_or("all promises are kept");
+        let wild = self.decisions.iter().filter(|taken| taken.answer > 0).count();
+        writeln!(f, "seed {}: {trouble}", self.seed)?;
+        writeln!(f, "{}", self.setup)?;
+        writeln!(f, "{} decisions, {wild} of them not tame; {} calls", self.decisions.len(), self.calls)?;
+        write!(f, "{}", self.story)
+    }
+}
+
+/// Makes the run of a seed, of any shape, or of the given one.
+pub fn simulate(seed: u64, shape: Option<Shape>, coverage: &Arc<Coverage>) -> Report {
+    run(seed, shape, Choices::random(seed), coverage)
+}
+
+/// Makes a run again, from its decisions.
+pub fn repeat(seed: u64, shape: Option<Shape>, decisions: Vec<u32>) -> Report {
+    run(seed, shape, Choices::replay(decisions), &Arc::default())
+}
+
+fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverage>) -> Report {
+    let setup = Setup::draw(shape, &choices);
+    let cast = cast::Cast::assemble(&setup, seed, &choices, coverage);
+    let end = cast.world.run();
+    let trouble = end.trouble.or_else(|| judge(&setup, &cast, &choices).err());
+    Report {
+        seed,
+        setup: format!("{setup:?}"),
+        trouble,
+        decisions: choices.taken(),
+        story: cast.world.story(),
+        calls: end.calls,
+    }
+}
+
+/// What is left when everybody has ended.
+fn judge(setup: &Setup, cast: &cast::Cast, choices: &Choices) -> Result<(), String> {
+    let stage = &cast.stage;
+    cast.damage.mend(&stage.memory)?;
+    if setup.shape == Shape::Sleepers {
+        return examine_tail(&stage.memory, &stage.path, &stage.ledger);
+    }
+    examine(&stage.memory, &stage.path, &stage.ledger)?;
+    goes_on(&stage.memory, &stage.path, &stage.ledger)?;
+    if setup.synced {
+        examine_after_power_cut(&stage.memory, &stage.path, &stage.ledger, choices)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! What a run draws before it begins; the first answer to each question is the simplest.
+
+use crate::faults::Wrong;
+use crate::mount::Class;
+use crate::{Choices, Style};
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Producers, consumers, inspectors; everything but damage goes wrong.
+    Traffic,
+    /// Writers that sleep while segments pass and are removed.
+    Sleepers,
+    /// Files vanish, or can't be read for a while.
+    Damage,
+}
+
+impl Shape {
+    /// All shapes.
+    pub const ALL: [Self; 3] = [Self::Traffic, Self::Sleepers, Self::Damage];
+}
+
+/// A producing process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Which name it has: several may have the same.
+    pub name: &'static str,
+    /// Parts of that name in the end.
+    pub parts: u64,
+    /// Slices' padding in bytes.
+    pub padding: usize,
+    /// Whether it retires its name.
+    pub finishes: bool,
+    /// How often it comes back after it died.
+    pub restarts: u32,
+}
+
+/// A consuming process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// Steps held ready.
+    pub window: usize,
+    /// How often it saves its position.
+    pub saves_every: u64,
+    /// How often it comes back after it died.
+    pub restarts: u32,
+}
+
+/// What a run draws before it begins.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What it is about.
+    pub shape: Shape,
+    /// What the nodes' mounts are like.
+    pub class: Class,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Whether the store is synced.
+    pub synced: bool,
+    /// Parts of a step.
+    pub parts_per_step: u32,
+    /// Slices divide by it.
+    pub divisor: u32,
+    /// How many versions there are already; none: the store is created.
+    pub base: u64,
+    /// Who writes.
+    pub writers: Vec<Writer>,
+    /// Who reads.
+    pub readers: Vec<Reader>,
+    /// How often somebody looks at everything.
+    pub inspections: u32,
+    /// How often segments pass.
+    pub passes: u32,
+    /// What may go wrong.
+    pub wrongs: Vec<Wrong>,
+    /// How many things do.
+    pub faults: u32,
+    /// How threads are chosen.
+    pub style: Style,
+}
+
+impl Setup {
+    /// Draws a set-up.
+    pub fn draw(shape: Option<Shape>, choices: &Choices) -> Self {
+        // Most runs are traffic: it has most to go wrong.
+        let shapes = [Shape::Traffic, Shape::Traffic, Shape::Traffic, Shape::Sleepers, Shape::Damage];
+        let shape = shape.unwrap_or_else(|| *choices.one_of(&shapes));
+        let class = *choices.one_of(&[
+            Class::Local,
+            Class::Coherent { bricks: 1 },
+            Class::CloseToOpen,
+            Class::Coherent { bricks: 3 },
+        ]);
+        let nodes = if class == Class::Local { 1 } else { 1 + choices.pick(3) as usize };
+        let synced = !choices.chance(4);
+        let parts_per_step = if shape == Shape::Traffic && choices.chance(5) { 2 } else { 1 };
+        let divisor = 1 + choices.pick(2);
+        // Near a segment's end, where most can go wrong: a segment has 16 versions.
+        let bases: &[u64] = match shape {
+            Shape::Traffic => &[3, 0, 13, 14, 15, 16, 30, 31],
+            Shape::Sleepers => &[15, 14, 16, 31, 32],
+            Shape::Damage => &[20, 14, 31, 47],
+        };
+        let base = *choices.one_of(bases);
+        let writers = Self::draw_writers(shape, choices);
+        let readers = match shape {
+            Shape::Sleepers => Vec::new(),
+            _ => (0..choices.pick(3)).map(|_| Reader::draw(choices)).collect(),
+        };
+        let inspections = if shape == Shape::Traffic && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
+        let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
+        let wrongs = Self::wrongs(shape, class, synced);
+        let faults = choices.pick(5);
+        let style = Self::draw_style(choices);
+        Self {
+            shape,
+            class,
+            nodes,
+            synced,
+            parts_per_step,
+            divisor,
+            base,
+            writers,
+            readers,
+            inspections,
+            passes,
+            wrongs,
+            faults,
+            style,
+        }
+    }
+
+    fn draw_writers(shape: Shape, choices: &Choices) -> Vec<Writer> {
+        let most = if shape == Shape::Sleepers { 2 } else { 3 };
+        (0..1 + choices.pick(most))
+            .map(|_| {
+                let name = *choices.one_of(&["a", "b"]);
+                Writer {
+                    name,
+                    parts: 1 + u64::from(choices.pick(3)),
+                    padding: *choices.one_of(&[0, 0, 9000]),
+                    finishes: choices.chance(3),
+                    restarts: choices.pick(3),
+                }
+            })
+            .collect()
+    }
+
+    fn wrongs(shape: Shape, class: Class, synced: bool) -> Vec<Wrong> {
+        let mut wrongs = vec![Wrong::Short, Wrong::ProcessDies, Wrong::ProcessDiesAfter];
+        match shape {
+            Shape::Damage => wrongs.extend([Wrong::Purged, Wrong::Unreadable, Wrong::Purged]),
+            _ => wrongs.extend([Wrong::NoSpace, Wrong::Refused, Wrong::NodeDies]),
+        }
+        if class != Class::Local {
+            wrongs.push(Wrong::ReplyLost);
+        }
+        // What isn't synced is only as safe as the node, or its server.
+        if synced && shape != Shape::Damage {
+            wrongs.extend([Wrong::SyncFailed, Wrong::PowerCut]);
+        }
+        wrongs
+    }
+
+    fn draw_style(choices: &Choices) -> Style {
+        let odds = *choices.one_of(&[4, 1, 32]);
+        if choices.chance(3) { Style::Urgency(odds * 8) } else { Style::Sticky(odds) }
+    }
+}
+
+impl Reader {
+    fn draw(choices: &Choices) -> Self {
+        Self {
+            window: *choices.one_of(&[0, 2, 8]),
+            saves_every: 1 + u64::from(choices.pick(3)),
+            restarts: choices.pick(3),
+        }
+    }
+}
