@@ -259,7 +259,7 @@ fn tools_report_what_they_see() {
 
 #[test]
 fn history_that_changed_during_an_outage_is_noticed_before_the_next_step() {
-    // The newest commit is another's, or gone, when the mount is back: all that was replayed is in doubt (R10).
+    // The newest commit is gone when the mount is back: all that was replayed is in doubt (R10).
     for errno in [errno::EIO, errno::ESTALE, errno::ENOTCONN] {
         let process = Process::new();
         let store = process.open(&remote());
