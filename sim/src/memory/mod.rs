@@ -24,7 +24,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
@@ -83,6 +83,8 @@ struct Handle {
     epoch: u64,
     /// Its place among all handles.
     number: u64,
+    /// The newest failed sync that was told through it.
+    told: AtomicU64,
     writable: bool,
 }
 
@@ -126,7 +128,7 @@ impl Memory {
         state.node(id).handles += 1;
         state.opened += 1;
         let (epoch, number) = (state.epoch, state.opened);
-        Handle { shared: Arc::clone(&self.shared), id, epoch, number, writable }
+        Handle { shared: Arc::clone(&self.shared), id, epoch, number, told: AtomicU64::new(0), writable }
     }
 
     /// The node of a handle that isn't dead.
@@ -327,9 +329,14 @@ impl Storage for Memory {
     }
 
     fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
-        let number = dir.get::<Handle>().map_or(0, |handle| handle.number);
+        let handle = dir.get::<Handle>();
         let (mut state, id) = self.with_dir(dir)?;
-        state.sync_dir(id, number);
+        let Some(handle) = handle else { return Err(error(errno::EBADF)) };
+        let failed = state.newest_failure(id).filter(|opened| handle.number <= *opened);
+        if failed.is_some_and(|failed| handle.told.fetch_max(failed, Ordering::Relaxed) < failed) {
+            return Err(error(errno::EIO));
+        }
+        state.sync_dir(id, handle.number);
         Ok(())
     }
 

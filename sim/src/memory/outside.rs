@@ -3,12 +3,13 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use batchweave::storage::{Dir, File};
 
 use super::power::Unsynced;
 use super::tree::{Body, Id, ROOT, State};
-use super::{Memory, Shared};
+use super::{Handle, Memory, Shared};
 
 /// Which side of the filesystem is looked at.
 #[derive(Clone, Copy)]
@@ -87,6 +88,9 @@ impl Memory {
     pub fn fail_sync_dir(&self, dir: &Dir) -> io::Result<()> {
         let (mut state, id) = self.with_dir(dir)?;
         state.fail_sync_dir(id);
+        if let (Some(handle), Some(failed)) = (dir.get::<Handle>(), state.newest_failure(id)) {
+            handle.told.fetch_max(failed, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -4,8 +4,9 @@
 //! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of
 //!   the same directory, as journals do, and of the directories above a rename's target. So `sync_dir` of one
 //!   side of a rename makes both durable.
-//! - A sync that fails gives up what it was to write: later ones by a handle that was open then go well
-//!   without it. A cut may keep it all the same.
+//! - A sync that fails gives up what it was to write. As on Linux, each handle of a directory that was open
+//!   then is told once, by its next sync; after that it syncs well, without what was given up. A cut may
+//!   keep it all the same.
 //! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were
 //!   written.
 
@@ -70,6 +71,12 @@ impl State {
     pub(super) fn sync_dir(&mut self, id: Id, handle: u64) {
         let failed = self.failed(handle);
         self.settle(|change| changes(change, id), &failed);
+    }
+
+    /// How many handles had been opened when a sync of this directory last gave something up that is still
+    /// unsynced.
+    pub(super) fn newest_failure(&self, id: Id) -> Option<u64> {
+        self.pending.iter().filter(|change| changes(change, id)).filter_map(|change| change.failed).max()
     }
 
     pub(super) fn fail_sync_dir(&mut self, id: Id) {
