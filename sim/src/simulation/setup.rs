@@ -71,6 +71,12 @@ pub struct Setup {
     pub readers: Vec<Reader>,
     /// How often somebody looks at everything.
     pub inspections: u32,
+    /// Who asks for the stream's end.
+    pub watchers: u32,
+    /// Who closes the stream.
+    pub closers: u32,
+    /// Of how many times that a node may answer from a stale cache it does so once; never when 0.
+    pub wild_one_in: u32,
     /// How often segments pass.
     pub passes: u32,
     /// What may go wrong.
@@ -112,6 +118,9 @@ impl Setup {
             _ => (0..choices.pick(3)).map(|_| Reader::draw(choices)).collect(),
         };
         let inspections = if shape == Shape::Traffic && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
+        let watchers = if shape == Shape::Damage { 0 } else { choices.pick(2) };
+        let closers = if shape == Shape::Traffic && choices.chance(6) { 1 + choices.pick(2) } else { 0 };
+        let wild_one_in = *choices.one_of(&[0, 2, 1]);
         let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
         let wrongs = Self::wrongs(shape, class, synced);
         let faults = choices.pick(5);
@@ -130,6 +139,9 @@ impl Setup {
             writers,
             readers,
             inspections,
+            watchers,
+            closers,
+            wild_one_in,
             passes,
             wrongs,
             faults,
