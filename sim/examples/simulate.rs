@@ -11,6 +11,7 @@ fn main() {
     let shape = args.get(3).map(|s| match s.as_str() {
         "s" => Shape::Sleepers,
         "d" => Shape::Damage,
+        "e" => Shape::Endings,
         _ => Shape::Traffic,
     });
     let coverage = Arc::new(Coverage::default());

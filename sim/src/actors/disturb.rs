@@ -38,7 +38,7 @@ pub fn inspect(process: &Process, stage: &Stage, times: u32, synced: bool) -> Re
 pub fn watch(process: &Process, stage: &Stage, times: u32) -> Result<(), String> {
     let mut left = times;
     stage.persist(process, || {
-        let store = stage.open_or_create(process)?;
+        let Some(store) = stage.open_existing(process)? else { return Ok(()) };
         let per_step = u64::from(store.options().parts_per_step);
         while left > 0 {
             left -= 1;

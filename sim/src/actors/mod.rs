@@ -47,6 +47,8 @@ pub struct Allowed {
     pub damage: bool,
     /// The stream is closed under its producers: `Invalid`.
     pub closes: bool,
+    /// The mount refuses what it allowed when the store was made: `Unsupported`.
+    pub refusals: bool,
 }
 
 /// How often an actor begins again before it gives up; less often where what it needs may be damaged.
@@ -61,6 +63,19 @@ impl Stage {
         Store::open_or_create_on(self.path(), process.storage(), process.env(), self.options, &self.settings)
     }
 
+    /// Opens the store for reading, waiting for it to be created; none if it never is.
+    fn open_existing(&self, process: &Process) -> batchweave::Result<Option<Store>> {
+        for _ in 0..TRIES {
+            match Store::open_on(self.path(), process.storage(), process.env(), &self.settings) {
+                Err(error) if error.kind() == ErrorKind::Invalid && !process.is_dead() => {
+                    process.env().sleep(PAUSE);
+                }
+                opened => return opened.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }
@@ -73,10 +88,8 @@ impl Stage {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Broken(what)) => return Err(what),
                 Err(Trouble::Told(_)) if process.is_dead() => return Ok(()),
-                // The stream is closed: nothing is left to do.
-                Err(Trouble::Told(error)) if self.allowed.closes && error.kind() == ErrorKind::Invalid => {
-                    return Ok(());
-                }
+                // The stream is closed, or the mount doesn't let anybody publish: nothing is left to do.
+                Err(Trouble::Told(error)) if self.allowed.ends(&error) => return Ok(()),
                 Err(Trouble::Told(error)) => {
                     if !self.allowed.covers(&error) {
                         return Err(format!("an error that nothing has caused: {error}"));
@@ -101,7 +114,15 @@ impl Allowed {
             ErrorKind::Contended => true,
             ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
             ErrorKind::Corrupt => self.damage,
+            _ => self.ends(error),
+        }
+    }
+
+    /// Whether it is an error after which nothing is left to do.
+    fn ends(self, error: &Error) -> bool {
+        match error.kind() {
             ErrorKind::Invalid => self.closes,
+            ErrorKind::Unsupported => self.refusals,
             _ => false,
         }
     }

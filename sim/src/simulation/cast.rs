@@ -15,7 +15,7 @@ use crate::actors::{
 };
 use crate::damage::Damage;
 use crate::faults::{Coverage, Faults, Next};
-use crate::mount::{Mount, Pause, Traits};
+use crate::mount::{Links, Mount, Pause, Traits};
 use crate::schedule::{Node, World};
 
 /// More calls than any run needs that ends.
@@ -44,10 +44,13 @@ impl Cast {
             coverage: Arc::clone(coverage),
         });
         let world = World::new(choices.clone(), setup.style.clone(), seed, CALLS_MAX, faults.clone());
-        let nodes: Vec<Node> = (0..setup.nodes)
+        let readers_node = usize::from(setup.read_only);
+        let nodes: Vec<Node> = (0..setup.nodes + readers_node)
             .map(|number| {
                 let pause = Arc::new(Baton(world.downgrade()));
-                let traits = Traits { wild_one_in: setup.wild_one_in, ..setup.class.traits() };
+                let (links, wild_one_in) = (setup.links, setup.wild_one_in);
+                let read_only = number >= setup.nodes;
+                let traits = Traits { links, wild_one_in, read_only, ..setup.class.traits() };
                 let mount = Mount::with_traits(memory.clone(), setup.class, traits, choices.clone(), pause);
                 faults.mounts.lock().push(mount.clone());
                 let years_off = i64::from(*choices.one_of(&[0, 10, -10]));
@@ -64,6 +67,7 @@ impl Cast {
                 failures: setup.faults > 0,
                 damage: setup.shape == Shape::Damage,
                 closes: setup.closers > 0,
+                refusals: setup.links == Links::WithinDirectory,
             },
         });
         let cast = Self { world, stage, damage };
@@ -72,7 +76,8 @@ impl Cast {
     }
 
     fn add_all(&self, setup: &Setup, nodes: &[Node], base_parts: u64, choices: &Choices) {
-        let on = || &nodes[choices.pick(nodes.len() as u32) as usize];
+        let on = || &nodes[choices.pick(setup.nodes as u32) as usize];
+        let reads_on = || if setup.read_only { &nodes[setup.nodes] } else { on() };
         for (number, writer) in setup.writers.iter().enumerate() {
             let stage = Arc::clone(&self.stage);
             let plan = Producing {
@@ -95,11 +100,13 @@ impl Cast {
             let plan = Consuming {
                 steps,
                 window: reader.window,
+                ranks: reader.ranks,
                 saved: Arc::default(),
                 saves_every: reader.saves_every,
             };
             let name = format!("consumer {number}");
-            self.world.add(on(), &name, reader.restarts, move |process| consume(process, &stage, &plan));
+            self.world
+                .add(reads_on(), &name, reader.restarts, move |process| consume(process, &stage, &plan));
         }
         if setup.inspections > 0 {
             let (stage, times, synced) = (Arc::clone(&self.stage), setup.inspections, setup.synced);
@@ -108,7 +115,7 @@ impl Cast {
         for number in 0..setup.watchers {
             let stage = Arc::clone(&self.stage);
             let name = format!("watcher {number}");
-            self.world.add(on(), &name, 1, move |process| watch(process, &stage, 4));
+            self.world.add(reads_on(), &name, 1, move |process| watch(process, &stage, 4));
         }
         for number in 0..setup.closers {
             let stage = Arc::clone(&self.stage);

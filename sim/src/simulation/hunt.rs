@@ -32,7 +32,10 @@ fn plant(bug: &str) -> Result<Option<Shape>, String> {
     let bug: Bug = bug.parse().map_err(|error| format!("{error}"))?;
     plant(Some(bug));
     Ok(match bug {
-        Bug::AckOnLink | Bug::AckOnReread | Bug::SequenceIgnored => Some(Shape::Sleepers),
+        Bug::AckOnLink | Bug::AckOnReread | Bug::SequenceIgnored | Bug::AbsenceUnmarked => {
+            Some(Shape::Sleepers)
+        }
+        Bug::ReplayUnsynced => Some(Shape::Endings),
         Bug::HoleIsHead => Some(Shape::Damage),
         _ => Some(Shape::Traffic),
     })
