@@ -75,7 +75,8 @@ pub trait Judge: Send + Sync {
 struct Record {
     plan: Plan,
     calls: u64,
-    counts: BTreeMap<Method, u64>,
+    /// Calls, and bytes that they moved.
+    counts: BTreeMap<Method, (u64, u64)>,
     stopped: bool,
     trace: VecDeque<Call>,
 }
@@ -137,7 +138,12 @@ impl Fault {
 
     /// Calls of one method so far, failed ones included.
     pub fn count(&self, method: Method) -> u64 {
-        self.record.lock().counts.get(&method).copied().unwrap_or_default()
+        self.record.lock().counts.get(&method).map_or(0, |counts| counts.0)
+    }
+
+    /// Bytes so far that one method read, wrote, copied or mapped; of `list`, those of the names.
+    pub fn bytes(&self, method: Method) -> u64 {
+        self.record.lock().counts.get(&method).map_or(0, |counts| counts.1)
     }
 
     /// The newest 65,536 calls that have ended, by number.
@@ -176,7 +182,7 @@ impl Fault {
             let mut record = self.record.lock();
             let number = record.calls;
             record.calls += 1;
-            *record.counts.entry(method).or_default() += 1;
+            record.counts.entry(method).or_default().0 += 1;
             record.stopped |= record.plan.stop_at.is_some_and(|k| number >= k);
             if record.stopped {
                 record.keep(Call { number, method, on, outcome: Outcome::Stopped });
@@ -232,6 +238,11 @@ impl Fault {
 }
 
 impl Fault {
+    /// A call has moved so many bytes.
+    fn moved(&self, method: Method, bytes: u64) {
+        self.record.lock().counts.entry(method).or_default().1 += bytes;
+    }
+
     /// Tells the judge what a call gave.
     fn saw(&self, seen: impl Hash) {
         if let Some(judge) = &self.judge {
@@ -363,15 +374,18 @@ impl Storage for Fault {
             let length = buffer.len().min(max);
             self.inner.read_at(&read.inner, &mut buffer[..length], offset)
         })?;
+        self.moved(Method::ReadAt, got as u64);
         self.saw(&buffer[..got]);
         Ok(got)
     }
 
     fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let written = self.file(written)?;
-        self.call(Method::WriteAt, written.path(), |max| {
+        let put = self.call(Method::WriteAt, written.path(), |max| {
             self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
-        })
+        })?;
+        self.moved(Method::WriteAt, put as u64);
+        Ok(put)
     }
 
     fn copy_range(
@@ -383,15 +397,19 @@ impl Storage for Fault {
         length: u64,
     ) -> io::Result<u64> {
         let (from, to) = (self.file(from)?, self.file(to)?);
-        self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
+        let copied = self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
             let length = length.min(max as u64);
             self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
-        })
+        })?;
+        self.moved(Method::CopyRange, copied);
+        Ok(copied)
     }
 
     fn map(&self, mapped: &File, length: u64) -> io::Result<Mapping> {
         let mapped = self.file(mapped)?;
-        self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))
+        let mapping = self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))?;
+        self.moved(Method::Map, mapping.len() as u64);
+        Ok(mapping)
     }
 
     fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
@@ -426,6 +444,7 @@ impl Storage for Fault {
         let listed = self.dir(listed)?;
         let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
         names.iter().for_each(|name| self.saw(name));
+        self.moved(Method::List, names.iter().map(|name| name.len() as u64).sum());
         Ok(names)
     }
 
