@@ -83,6 +83,9 @@ fn told(process: &Process, what: String) -> Trouble {
 
 /// Nothing came for longer than anything takes: is there really nothing?
 fn missing(process: &Process, stage: &Stage, step: u64, parts: usize) -> Result<Then, Trouble> {
+    if stage.allowed.damage {
+        return Ok(Then::Done);
+    }
     let truth = examine(&stage.memory, &stage.path, &stage.ledger)?;
     let visible = truth.map_or(0, |truth| truth.holders.len() / parts) as u64;
     if visible <= step {

@@ -49,8 +49,9 @@ pub struct Allowed {
     pub refusals: bool,
 }
 
-/// How often an actor begins again before it gives up.
+/// How often an actor begins again before it gives up; less often where what it needs may be damaged.
 const TRIES: u32 = 40;
+const TRIES_DAMAGED: u32 = 4;
 /// How long it waits before: longer each time, as a job scheduler does.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -78,7 +79,8 @@ impl Stage {
         process: &Process,
         mut act: impl FnMut() -> Result<Then, Trouble>,
     ) -> Result<(), String> {
-        for number in 0..TRIES {
+        let tries = if self.allowed.damage { TRIES_DAMAGED } else { TRIES };
+        for number in 0..tries {
             match act() {
                 Ok(Then::Done) => return Ok(()),
                 Ok(Then::Again) => {}

@@ -1,6 +1,6 @@
 //! A producer: publishes its parts under its name until all are in, over crashes and failures.
 
-use batchweave::{Counts, Draft, ErrorKind, Producer, PublishError};
+use batchweave::{Counts, Draft, ErrorKind, Producer, PublishError, Store};
 
 use super::{Stage, Then, Trouble};
 use crate::Process;
@@ -26,8 +26,14 @@ pub struct Producing {
 /// # Errors
 /// A promise is broken.
 pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(), String> {
+    let mut kept: Option<Store> = None;
     stage.persist(process, || {
-        let store = stage.open_or_create(process)?;
+        // After a failure, by the handle that has met it, or by a new one.
+        let store = match kept.take().filter(|_| process.world.choices().chance(2)) {
+            Some(store) => store,
+            None => stage.open_or_create(process)?,
+        };
+        kept = Some(store.clone());
         let mut producer = store.producer(&plan.name)?;
         let next = producer.next_sequence().get();
         stage.ledger.open(&plan.name, producer.incarnation(), next, producer.state())?;

@@ -54,7 +54,7 @@ impl Cast {
         let stage = Arc::new(Stage {
             path: PathBuf::from(base::PATH),
             options: base::options(setup),
-            settings: Settings::new(),
+            settings: setup.io_patience.map_or(Settings::new(), |most| Settings::new().io_patience(most)),
             ledger,
             memory,
             allowed: Allowed {

@@ -1,5 +1,7 @@
 //! What a run draws before it begins; the first answer to each question is the simplest.
 
+use std::time::Duration;
+
 use crate::faults::Wrong;
 use crate::mount::Class;
 use crate::{Choices, Style};
@@ -75,6 +77,8 @@ pub struct Setup {
     pub wrongs: Vec<Wrong>,
     /// How many things do.
     pub faults: u32,
+    /// How long a mount that is away is waited for; none for as long as by default.
+    pub io_patience: Option<Duration>,
     /// How threads are chosen.
     pub style: Style,
 }
@@ -111,6 +115,9 @@ impl Setup {
         let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
         let wrongs = Self::wrongs(shape, class, synced);
         let faults = choices.pick(5);
+        // What is damaged doesn't come back: waiting for it long shows nothing more.
+        let short = shape == Shape::Damage || choices.chance(3);
+        let io_patience = short.then_some(Duration::from_millis(300));
         let style = Self::draw_style(choices);
         Self {
             shape,
@@ -126,6 +133,7 @@ impl Setup {
             passes,
             wrongs,
             faults,
+            io_patience,
             style,
         }
     }
