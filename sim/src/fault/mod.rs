@@ -10,6 +10,7 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod word;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -28,6 +29,7 @@ use parking_lot::Mutex;
 pub use self::plan::{Failure, Fate, Match, Plan};
 pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
+use self::word::Watched;
 use crate::errno::{self, error};
 
 /// The newest calls that a trace keeps.
@@ -274,30 +276,6 @@ impl Record {
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fault").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
-/// A word whose judge hears what it said.
-struct Watched {
-    word: Arc<dyn Word>,
-    judge: Arc<dyn Judge>,
-}
-
-impl Word for Watched {
-    fn load(&self) -> u32 {
-        let said = self.word.load();
-        self.judge.saw(said.into());
-        said
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self.word.as_any()
-    }
-}
-
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.word.fmt(f)
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Report {
     /// Its seed: of the entropy, and of the decisions unless they were given.
     pub seed: u64,
     /// What it drew.
-    pub setup: String,
+    pub setup: Setup,
     /// The first promise that was broken; none if all were kept.
     pub trouble: Option<String>,
     /// Its decisions.
@@ -43,7 +43,7 @@ impl fmt::Display for Report {
         let trouble = self.trouble.as_deref().unwrap_or("all promises are kept");
         let wild = self.decisions.iter().filter(|taken| taken.answer > 0).count();
         writeln!(f, "seed {}: {trouble}", self.seed)?;
-        writeln!(f, "{}", self.setup)?;
+        writeln!(f, "{:?}", self.setup)?;
         writeln!(f, "{} decisions, {wild} of them not tame; {} calls", self.decisions.len(), self.calls)?;
         write!(f, "{}", self.story)
     }
@@ -68,14 +68,7 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
         Ok(judged) => judged.err(),
         Err(panic) => Some(words_of(&*panic)),
     });
-    Report {
-        seed,
-        setup: format!("{setup:?}"),
-        trouble,
-        decisions: choices.taken(),
-        story: cast.world.story(),
-        calls: end.calls,
-    }
+    Report { seed, setup, trouble, decisions: choices.taken(), story: cast.world.story(), calls: end.calls }
 }
 
 /// What is left when everybody has ended.
