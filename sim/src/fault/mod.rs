@@ -68,8 +68,8 @@ pub trait Judge: Send + Sync {
     /// What is to happen to a call that is about to be made. It may block, and stop the process meanwhile.
     fn before(&self, method: Method, on: &str) -> Fate;
 
-    /// A call has ended.
-    fn after(&self, call: &Call);
+    /// A call has ended. It is the judge's to keep: a trace has only what no judge has heard of.
+    fn after(&self, call: Call);
 
     /// The process has got bytes, names or a size, by their digest: what it does next may depend on them.
     fn saw(&self, _digest: u64) {}
@@ -157,7 +157,7 @@ impl Fault {
         self.record.lock().counts.get(&method).map_or(0, |counts| counts.1)
     }
 
-    /// The newest 65,536 calls that have ended, by number.
+    /// The newest 65,536 calls that have ended, by number; with a judge, those that it hasn't heard of.
     pub fn trace(&self) -> Vec<Call> {
         let mut calls: Vec<Call> = self.record.lock().trace.iter().cloned().collect();
         calls.sort_by_key(|call| call.number);
@@ -239,8 +239,7 @@ impl Fault {
         match &self.judge {
             Some(judge) => {
                 drop(record);
-                judge.after(&call);
-                self.record.lock().keep(call);
+                judge.after(call);
             }
             None => record.keep(call),
         }

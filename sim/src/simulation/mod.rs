@@ -68,7 +68,14 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
         Ok(judged) => judged.err(),
         Err(panic) => Some(words_of(&*panic)),
     });
-    Report { seed, setup, trouble, decisions: choices.taken(), story: cast.world.story(), calls: end.calls }
+    Report {
+        seed,
+        setup,
+        trouble,
+        decisions: choices.taken(),
+        story: cast.world.take_story(),
+        calls: end.calls,
+    }
 }
 
 /// What is left when everybody has ended.
