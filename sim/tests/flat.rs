@@ -69,7 +69,7 @@ impl Growing {
             while self.newest < segment * SEGMENT + slot {
                 self.newest = publish(&mut self.producer);
                 // Keeps what is remembered of the unsynced from growing, which is no cost of the engine.
-                if self.newest.is_multiple_of(10_000) {
+                if self.newest.is_multiple_of(1000) {
                     self.disk.write_back();
                 }
             }

@@ -125,7 +125,11 @@ impl Pages {
 }
 
 /// The bytes but for the zeros at their end.
-fn without_zeros(bytes: &[u8]) -> &[u8] {
+fn without_zeros(mut bytes: &[u8]) -> &[u8] {
+    // By the piece as long as that goes: headers are mostly zeros, and every write comes by here.
+    while let Some(rest) = bytes.strip_suffix(&[0; 64]) {
+        bytes = rest;
+    }
     &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
