@@ -9,6 +9,7 @@
 use std::io;
 
 use super::failure::Failure;
+use super::publish;
 use super::staged::{discard, stage_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::index::{Header, INDEX_HEADER_BYTES};
@@ -142,7 +143,9 @@ fn put_staged(
                 tracing::error!(path = %at().display(), "{what}");
                 return Err(Error::new(ErrorKind::Corrupt, what).at(at()));
             }
-            Ok(None) => failure = Some(Error::io("can't put an index", error)),
+            Ok(None) => {
+                failure = Some(publish::refused_or(log.identity.primitive, "can't put an index", error));
+            }
             Err(error) => failure = Some(error),
         }
     }

@@ -13,6 +13,7 @@ use crate::format::names;
 use crate::id::Version;
 use crate::limits::PUT_ATTEMPTS_MAX;
 use crate::log::{Log, read};
+use crate::options::Primitive;
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, put};
 
@@ -51,19 +52,19 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
 }
 
 fn describe(log: &Log, error: io::Error, version: Version) -> Error {
+    let primitive = log.identity.primitive;
+    let what = format!("the {primitive} failed and the version is absent; whether it comes is unknown");
+    refused_or(primitive, what, error).version(version).at(log.commit_path(version))
+}
+
+/// The error of a primitive that failed: `Unsupported` where a mount refuses it between two directories,
+/// which its probe in one doesn't show (R9); else `Io`, with these words.
+pub fn refused_or(primitive: Primitive, what: impl Into<String>, error: io::Error) -> Error {
     const EPERM: i32 = 1;
     const EXDEV: i32 = 18;
-    let primitive = log.identity.primitive;
-    let refused = matches!(error.raw_os_error(), Some(EPERM | EXDEV));
-    let described = if refused {
-        let what =
-            format!("the mount refuses the {primitive} between directories that it allowed at creation");
-        Error::new(ErrorKind::Unsupported, what).caused_by(error)
-    } else {
-        Error::io(
-            format!("the {primitive} failed and the version is absent; whether it comes is unknown"),
-            error,
-        )
-    };
-    described.version(version).at(log.commit_path(version))
+    if matches!(error.raw_os_error(), Some(EPERM | EXDEV)) {
+        let what = format!("the mount refuses the {primitive} between two directories of the store");
+        return Error::new(ErrorKind::Unsupported, what).caused_by(error);
+    }
+    Error::io(what, error)
 }

@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::commit::publish::refused_or;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
@@ -169,10 +170,10 @@ fn put_store(path: &Path, seams: &Seams, root: &Dir, stage: &Dir, identity: &Ide
     let written = write_all_at(storage, &file, &identity.encode(), 0)
         .and_then(|()| if synced { storage.sync_file(&file) } else { Ok(()) });
     let closed = storage.close(file);
-    let put = written
-        .and(closed)
-        .and_then(|()| put::put(storage, identity.primitive, stage, &staged, root, names::STORE));
-    put.map_err(failed)?;
+    written.and(closed).map_err(failed)?;
+    put::put(storage, identity.primitive, stage, &staged, root, names::STORE).map_err(|error| {
+        refused_or(identity.primitive, "can't put STORE", error).at(path.join(names::STORE))
+    })?;
     put::unstage(storage, identity.primitive, stage, &staged).map_err(failed)
 }
 

@@ -4,7 +4,7 @@
 //! - Facts go to stdout, progress to stderr. The exit code is 1 if a promise was broken.
 #![deny(unsafe_code)]
 
-mod hunt;
+mod search;
 mod tally;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use batchweave_sim::Coverage;
 use batchweave_sim::simulation::{Report, Shape, shrink, simulate};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
-use hunt::Hunt;
+use search::Search;
 
 /// Runs of which a failing one is made tamer, at most.
 const SHRINK_RUNS_MAX: u32 = 2000;
@@ -36,9 +36,9 @@ struct Command {
     /// The first seed; the others follow it. Drawn and printed if it isn't given
     #[arg(long, value_name = "SEED")]
     first: Option<u64>,
-    /// Runs of this shape only
-    #[arg(long)]
-    shape: Option<Shapes>,
+    /// Runs of this shape only: traffic, sleepers, damage, endings
+    #[arg(long, value_parser = shape_of)]
+    shape: Option<Shape>,
     /// Runs at a time [default: one for each core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -47,31 +47,18 @@ struct Command {
     seed: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Shapes {
-    /// Producers, consumers and inspectors, while everything but damage goes wrong
-    Traffic,
-    /// Writers that sleep while segments pass and are removed
-    Sleepers,
-    /// Commits vanish, or can't be read for a while
-    Damage,
-}
-
-impl From<Shapes> for Shape {
-    fn from(shape: Shapes) -> Self {
-        match shape {
-            Shapes::Traffic => Self::Traffic,
-            Shapes::Sleepers => Self::Sleepers,
-            Shapes::Damage => Self::Damage,
-        }
-    }
+/// A shape by its name, in lower case.
+fn shape_of(name: &str) -> Result<Shape, String> {
+    let name_of = |shape: &Shape| format!("{shape:?}").to_lowercase();
+    let found = Shape::ALL.into_iter().find(|shape| name_of(shape) == name);
+    found.ok_or_else(|| format!("there are {}", Shape::ALL.map(|shape| name_of(&shape)).join(", ")))
 }
 
 fn main() -> ExitCode {
     let command = Command::parse();
     // A panic in a simulated process is its run's trouble, and told as such.
     std::panic::set_hook(Box::new(|_| ()));
-    let shape = command.shape.map(Shape::from);
+    let shape = command.shape;
     let failed = match command.seed {
         Some(seed) => {
             let report = simulate(seed, shape, &Arc::new(Coverage::default()));
@@ -83,7 +70,7 @@ fn main() -> ExitCode {
             report.trouble.is_some()
         }
         None => {
-            let first = hunt(&command, shape);
+            let first = search(&command);
             first.iter().for_each(|report| tell(report, shape));
             first.is_some()
         }
@@ -92,17 +79,18 @@ fn main() -> ExitCode {
 }
 
 /// Makes many runs and sums them up; gives the first that broke a promise.
-fn hunt(command: &Command, shape: Option<Shape>) -> Option<Report> {
-    let length = command.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-    let hunt = Hunt {
+fn search(command: &Command) -> Option<Report> {
+    let of_minutes = |minutes| Duration::try_from_secs_f64(minutes * 60.0).unwrap_or_default();
+    let length = command.minutes.map(of_minutes);
+    let search = Search {
         first: command.first.unwrap_or_else(drawn),
         seeds: command.seeds.or(length.is_none().then_some(SEEDS)),
         length,
-        shape,
+        shape: command.shape,
         jobs: command.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1),
     };
-    println!("seeds from {}, {} at a time", hunt.first, hunt.jobs);
-    let (tally, first) = hunt.run();
+    println!("seeds from {}, {} at a time", search.first, search.jobs);
+    let (tally, first) = search.run();
     print!("{tally}");
     first
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave::{ConsumerOptions, ErrorKind, Position, Share, Start};
+use batchweave::{Batch, Consumer, ConsumerOptions, ErrorKind, Position, Share, Start, Step};
 use parking_lot::Mutex;
 
-use super::{Stage, Then, Trouble};
+use super::{Stage, Trouble};
 use crate::Process;
 use crate::oracle::{examine, texts_of};
 
@@ -17,6 +17,8 @@ pub struct Consuming {
     pub steps: u64,
     /// Steps held ready; 0 has no thread.
     pub window: usize,
+    /// Ranks of its trainer, with a share each.
+    pub ranks: u32,
     /// What it saved last: a process that takes its place goes on from there.
     pub saved: Arc<Mutex<Option<Position>>>,
     /// It saves after each so many steps.
@@ -24,7 +26,9 @@ pub struct Consuming {
 }
 
 /// Longer than any pause between two looks at the log.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than any wait lasts: a mount that is away is outlasted now and then on the way.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Reads `steps` steps, or until nothing comes any more though nobody is left who owes any.
 ///
@@ -32,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A promise is broken.
 pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(), String> {
     stage.persist(process, || {
-        let store = stage.open_or_create(process)?;
+        let Some(store) = stage.open_existing(process)? else { return Ok(()) };
         let parts = store.options().parts_per_step as usize;
         // A trainer that checkpoints makes all before it durable first; these only save.
         let lost = |saved: &mut Position| stage.ledger.may_be_lost(saved.step.get());
@@ -44,36 +48,74 @@ pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(),
             return Err(format!("P2: saved {saved:?}, the run begins at step {next}").into());
         }
         let options = ConsumerOptions::new().window_steps(plan.window).timeout(PATIENCE);
-        let mut consumer = run.consumer_with(Share::WHOLE, options)?;
+        let mut ranks = Vec::new();
+        for rank in 0..plan.ranks {
+            ranks.push(run.consumer_with(Share::new(rank, plan.ranks)?, options)?);
+        }
         while next.get() < plan.steps {
-            let batch = match consumer.next_batch() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => return Ok(Then::Done),
-                Err(error) if error.kind() == ErrorKind::Timeout && !process.is_dead() => {
-                    return missing(process, stage, next.get(), parts);
-                }
-                Err(error) => return Err(error.into()),
-            };
-            if batch.step() != next {
-                return Err(format!("P2: step {} was delivered, not {next}", batch.step()).into());
+            let mut after = None;
+            for rank in &mut ranks {
+                let Some(batch) = next_of(process, stage, rank, next, parts)? else { return Ok(()) };
+                let texts = texts_of(&batch, parts).map_err(|what| told(process, what))?;
+                stage.ledger.deliver(next.get(), texts)?;
+                after = Some(batch.position());
             }
-            let texts: Vec<String> = texts_of(&batch, parts).map_err(|what| told(process, what))?;
-            stage.ledger.deliver(next.get(), texts)?;
             next = next.next();
-            if batch.position().step != next || consumer.position() != batch.position() {
-                let (says, at) = (batch.position(), consumer.position());
-                return Err(format!(
-                    "P3: step {} was delivered, its position is {says:?} and the consumer's {at:?}",
-                    batch.step()
-                )
-                .into());
-            }
             if next.get().is_multiple_of(plan.saves_every) {
-                *plan.saved.lock() = Some(batch.position());
+                *plan.saved.lock() = after;
             }
         }
-        Ok(Then::Done)
+        Ok(())
     })
+}
+
+/// The next batch of a rank, which has to be this step; none if there is no more.
+fn next_of(
+    process: &Process,
+    stage: &Stage,
+    rank: &mut Consumer,
+    step: Step,
+    parts: usize,
+) -> Result<Option<Batch>, Trouble> {
+    // What came at the last moment the second wait finds.
+    for _ in 0..2 {
+        let began = process.env().now();
+        let got = rank.next_batch();
+        let took = process.env().now().saturating_sub(began);
+        if took > WAIT_MAX && !process.is_dead() {
+            return Err(format!("P7: a wait of {PATIENCE:?} took {took:?}").into());
+        }
+        match got {
+            Ok(Some(batch)) => {
+                check_place(rank, &batch, step)?;
+                return Ok(Some(batch));
+            }
+            Ok(None) => {
+                stage.ledger.end(step.get())?;
+                return Ok(None);
+            }
+            Err(error) if error.kind() == ErrorKind::Timeout && !process.is_dead() => {
+                if !is_visible(stage, step.get(), parts)? {
+                    return Ok(None);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(format!("P7: step {step} is visible, and isn't found by waiting").into())
+}
+
+/// Ranks that share a view deliver the same step as their n-th (P2), and what they save is what they have
+/// delivered, however far they read ahead (P3).
+fn check_place(rank: &Consumer, batch: &Batch, step: Step) -> Result<(), String> {
+    if batch.step() != step {
+        return Err(format!("P2: step {} was delivered, not {step}", batch.step()));
+    }
+    let (says, at) = (batch.position(), rank.position());
+    if says.step != step.next() || at != says {
+        return Err(format!("P3: after step {step} the batch's position is {says:?}, the consumer's {at:?}"));
+    }
+    Ok(())
 }
 
 /// What a dead process sees isn't anybody's trouble.
@@ -81,17 +123,11 @@ fn told(process: &Process, what: String) -> Trouble {
     if process.is_dead() { Trouble::Broken(String::new()) } else { Trouble::Broken(what) }
 }
 
-/// Nothing came for longer than anything takes: is there really nothing?
-fn missing(process: &Process, stage: &Stage, step: u64, parts: usize) -> Result<Then, Trouble> {
+/// Nothing came for longer than anything takes: is there really nothing? What is damaged nobody can tell.
+fn is_visible(stage: &Stage, step: u64, parts: usize) -> Result<bool, String> {
     if stage.allowed.damage {
-        return Ok(Then::Done);
+        return Ok(false);
     }
     let truth = examine(&stage.memory, &stage.path, &stage.ledger)?;
-    let visible = truth.map_or(0, |truth| truth.holders.len() / parts) as u64;
-    if visible <= step {
-        return Ok(Then::Done);
-    }
-    // It may have come at the last moment; then it is there the next time.
-    process.world.say(format!("{} has missed step {step}, which is visible", process.name));
-    Ok(Then::Again)
+    Ok(truth.is_some_and(|truth| (truth.holders.len() / parts) as u64 > step))
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
-pub use disturb::{inspect, pass_segments};
+pub use disturb::{close, inspect, pass_segments, watch};
 pub use produce::{Producing, produce};
 
 use crate::oracle::Ledger;
@@ -45,7 +45,9 @@ pub struct Allowed {
     pub failures: bool,
     /// Files vanish or can't be read: `Corrupt`.
     pub damage: bool,
-    /// The mount refuses what it allowed at creation: `Unsupported`.
+    /// The stream is closed under its producers: `Invalid`.
+    pub closes: bool,
+    /// The mount refuses what it allowed when the store was made: `Unsupported`.
     pub refusals: bool,
 }
 
@@ -55,18 +57,23 @@ const TRIES_DAMAGED: u32 = 4;
 /// How long it waits before: longer each time, as a job scheduler does.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How an actor goes on after an error.
-enum Then {
-    /// It begins again.
-    Again,
-    /// There is nothing left to do.
-    Done,
-}
-
 impl Stage {
     /// Opens the store, or creates it.
     fn open_or_create(&self, process: &Process) -> batchweave::Result<Store> {
         Store::open_or_create_on(self.path(), process.storage(), process.env(), self.options, &self.settings)
+    }
+
+    /// Opens the store for reading, waiting for it to be created; none if it never is.
+    fn open_existing(&self, process: &Process) -> batchweave::Result<Option<Store>> {
+        for _ in 0..TRIES {
+            match Store::open_on(self.path(), process.storage(), process.env(), &self.settings) {
+                Err(error) if error.kind() == ErrorKind::Invalid && !process.is_dead() => {
+                    process.env().sleep(PAUSE);
+                }
+                opened => return opened.map(Some),
+            }
+        }
+        Ok(None)
     }
 
     fn path(&self) -> &Path {
@@ -74,18 +81,15 @@ impl Stage {
     }
 
     /// Does `act` until it is done, beginning again after errors that may be.
-    fn persist(
-        &self,
-        process: &Process,
-        mut act: impl FnMut() -> Result<Then, Trouble>,
-    ) -> Result<(), String> {
+    fn persist(&self, process: &Process, mut act: impl FnMut() -> Result<(), Trouble>) -> Result<(), String> {
         let tries = if self.allowed.damage { TRIES_DAMAGED } else { TRIES };
         for number in 0..tries {
             match act() {
-                Ok(Then::Done) => return Ok(()),
-                Ok(Then::Again) => {}
+                Ok(()) => return Ok(()),
                 Err(Trouble::Broken(what)) => return Err(what),
                 Err(Trouble::Told(_)) if process.is_dead() => return Ok(()),
+                // The stream is closed, or the mount doesn't let anybody publish: nothing is left to do.
+                Err(Trouble::Told(error)) if self.allowed.ends(&error) => return Ok(()),
                 Err(Trouble::Told(error)) => {
                     if !self.allowed.covers(&error) {
                         return Err(format!("an error that nothing has caused: {error}"));
@@ -110,6 +114,14 @@ impl Allowed {
             ErrorKind::Contended => true,
             ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
             ErrorKind::Corrupt => self.damage,
+            _ => self.ends(error),
+        }
+    }
+
+    /// Whether it is an error after which nothing is left to do.
+    fn ends(self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::Invalid => self.closes,
             ErrorKind::Unsupported => self.refusals,
             _ => false,
         }

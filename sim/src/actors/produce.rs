@@ -1,10 +1,10 @@
 //! A producer: publishes its parts under its name until all are in, over crashes and failures.
 
-use batchweave::{Counts, Draft, ErrorKind, Producer, PublishError, Store};
+use batchweave::{Counts, Draft, ErrorKind, Incarnation, Producer, PublishError, Store};
 
-use super::{Stage, Then, Trouble};
+use super::{Stage, Trouble};
 use crate::Process;
-use crate::oracle::{state, text};
+use crate::oracle::{newest_open, state, text};
 
 /// What a producer does.
 #[derive(Clone, Debug)]
@@ -41,7 +41,10 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             match publish(process, stage, plan, &mut producer) {
                 Ok(()) => {}
                 // A newer process has the name: what is left is its business.
-                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced => return Ok(Then::Done),
+                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
+                    check_fenced(stage, &plan.name, producer.incarnation())?;
+                    return Ok(());
+                }
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -51,7 +54,7 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
                 _ => {}
             }
         }
-        Ok(Then::Done)
+        Ok(())
     })
 }
 
@@ -101,6 +104,14 @@ fn publish(
             }
         };
     }
+}
+
+/// P4: fenced is who has a newer incarnation after him, and nobody else.
+fn check_fenced(stage: &Stage, name: &str, mine: Incarnation) -> Result<(), String> {
+    if stage.allowed.damage || newest_open(&stage.memory, &stage.path, name)? > mine.get() {
+        return Ok(());
+    }
+    Err(format!("P4: incarnation {mine} of {name} was fenced, and no newer one was opened"))
 }
 
 fn draft(plan: &Producing, producer: &mut Producer, text: &str) -> batchweave::Result<Draft> {

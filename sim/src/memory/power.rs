@@ -187,10 +187,6 @@ impl State {
                 self.make_durable(&change);
             } else {
                 lost.add(&change);
-                // A journal goes on without what it was told is written.
-                if change.failed.is_none() {
-                    lost.directories.extend(change.edits.iter().map(|edit| edit.dir));
-                }
             }
         }
     }
@@ -229,6 +225,7 @@ impl Lost {
     fn add(&mut self, change: &Change) {
         self.names.extend(change.edits.iter().map(key));
         self.nodes.extend(change.edits.iter().filter_map(|edit| edit.node));
+        self.directories.extend(change.edits.iter().map(|edit| edit.dir));
     }
 }
 

@@ -8,8 +8,9 @@ use batchweave::{Counts, Durability, Incarnation, Options, Published, Settings, 
 use parking_lot::Mutex;
 
 use super::Setup;
+use crate::mount::{Alone, Links, Mount, Traits};
 use crate::oracle::{Ledger, state, text};
-use crate::{Memory, Seeded};
+use crate::{Choices, Memory, Seeded};
 
 /// Where the store is.
 pub(super) const PATH: &str = "/store";
@@ -24,7 +25,7 @@ struct Base {
     told: Vec<(String, Incarnation, Published)>,
 }
 
-type Key = (u64, bool, u32, u32);
+type Key = (u64, bool, u32, u32, bool);
 
 /// The filesystem of a run: a store of `setup.base` versions, or no store; and what is known of it.
 pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
@@ -33,7 +34,7 @@ pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
     if setup.base == 0 {
         return (Memory::new(), ledger, 0);
     }
-    let key = (setup.base, setup.synced, setup.parts_per_step, setup.divisor);
+    let key = (setup.base, setup.synced, setup.parts_per_step, setup.divisor, setup.links == Links::Nowhere);
     let base = {
         let mut bases = BASES.get_or_init(Mutex::default).lock();
         Arc::clone(bases.entry(key).or_insert_with(|| Arc::new(make(setup))))
@@ -56,7 +57,11 @@ pub(super) fn options(setup: &Setup) -> Options {
 
 fn make(setup: &Setup) -> Base {
     let memory = Memory::new();
-    let storage = Arc::new(memory.clone());
+    // What it is published by is found by its probe: the mount that will be used has to be there.
+    let links = if setup.links == Links::Nowhere { Links::Nowhere } else { Links::Everywhere };
+    let traits = Traits { links, ..setup.class.traits() };
+    let tame = Choices::replay(Vec::new());
+    let storage = Arc::new(Mount::with_traits(memory.clone(), setup.class, traits, tame, Arc::new(Alone)));
     let env = Arc::new(Seeded::new(setup.base));
     let store = Store::open_or_create_on(Path::new(PATH), storage, env, options(setup), &Settings::new());
     let store = store.expect("a store on a filesystem without faults");

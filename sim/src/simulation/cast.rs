@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use super::base;
 use super::setup::{Setup, Shape};
 use crate::Choices;
-use crate::actors::{Allowed, Consuming, Producing, Stage, consume, inspect, pass_segments, produce};
+use crate::actors::{
+    Allowed, Consuming, Producing, Stage, close, consume, inspect, pass_segments, produce, watch,
+};
 use crate::damage::Damage;
 use crate::faults::{Coverage, Faults, Next};
-use crate::mount::{Mount, Pause};
+use crate::mount::{Links, Mount, Pause, Traits};
 use crate::schedule::{Node, World};
 
 /// More calls than any run needs that ends.
@@ -29,7 +31,7 @@ pub(super) struct Cast {
 impl Cast {
     pub(super) fn assemble(setup: &Setup, seed: u64, choices: &Choices, coverage: &Arc<Coverage>) -> Self {
         let (memory, ledger, base_parts) = base::fork(setup);
-        let damage = Arc::new(Damage::default());
+        let damage = Arc::new(Damage::new(setup.base));
         let faults = Arc::new(Faults {
             kinds: setup.wrongs.clone(),
             next: Mutex::new(Next { left: setup.faults, wrong: None }),
@@ -42,10 +44,14 @@ impl Cast {
             coverage: Arc::clone(coverage),
         });
         let world = World::new(choices.clone(), setup.style.clone(), seed, CALLS_MAX, faults.clone());
-        let nodes: Vec<Node> = (0..setup.nodes)
+        let readers_node = usize::from(setup.read_only);
+        let nodes: Vec<Node> = (0..setup.nodes + readers_node)
             .map(|number| {
                 let pause = Arc::new(Baton(world.downgrade()));
-                let mount = Mount::new(memory.clone(), setup.class, choices.clone(), pause);
+                let (links, wild_one_in) = (setup.links, setup.wild_one_in);
+                let read_only = number >= setup.nodes;
+                let traits = Traits { links, wild_one_in, read_only, ..setup.class.traits() };
+                let mount = Mount::with_traits(memory.clone(), setup.class, traits, choices.clone(), pause);
                 faults.mounts.lock().push(mount.clone());
                 let years_off = i64::from(*choices.one_of(&[0, 10, -10]));
                 Node { number, storage: Arc::new(mount), years_off }
@@ -60,7 +66,8 @@ impl Cast {
             allowed: Allowed {
                 failures: setup.faults > 0,
                 damage: setup.shape == Shape::Damage,
-                refusals: false,
+                closes: setup.closers > 0,
+                refusals: setup.links == Links::WithinDirectory,
             },
         });
         let cast = Self { world, stage, damage };
@@ -69,7 +76,8 @@ impl Cast {
     }
 
     fn add_all(&self, setup: &Setup, nodes: &[Node], base_parts: u64, choices: &Choices) {
-        let on = || &nodes[choices.pick(nodes.len() as u32) as usize];
+        let on = || &nodes[choices.pick(setup.nodes as u32) as usize];
+        let reads_on = || if setup.read_only { &nodes[setup.nodes] } else { on() };
         for (number, writer) in setup.writers.iter().enumerate() {
             let stage = Arc::clone(&self.stage);
             let plan = Producing {
@@ -92,15 +100,30 @@ impl Cast {
             let plan = Consuming {
                 steps,
                 window: reader.window,
+                ranks: reader.ranks,
                 saved: Arc::default(),
                 saves_every: reader.saves_every,
             };
             let name = format!("consumer {number}");
-            self.world.add(on(), &name, reader.restarts, move |process| consume(process, &stage, &plan));
+            self.world
+                .add(reads_on(), &name, reader.restarts, move |process| consume(process, &stage, &plan));
         }
         if setup.inspections > 0 {
             let (stage, times, synced) = (Arc::clone(&self.stage), setup.inspections, setup.synced);
             self.world.add(on(), "inspector", 0, move |process| inspect(process, &stage, times, synced));
+        }
+        for number in 0..setup.watchers {
+            let stage = Arc::clone(&self.stage);
+            let name = format!("watcher {number}");
+            self.world.add(reads_on(), &name, 1, move |process| watch(process, &stage, 4));
+        }
+        for number in 0..setup.closers {
+            let stage = Arc::clone(&self.stage);
+            let name = format!("closer {number}");
+            self.world.add(on(), &name, 1, move |process| {
+                process.env().sleep(Duration::from_millis(u64::from(process.world.choices().pick(100))));
+                close(process, &stage)
+            });
         }
         if setup.passes > 0 {
             let (stage, passes) = (Arc::clone(&self.stage), setup.passes);

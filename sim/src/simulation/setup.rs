@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::faults::Wrong;
-use crate::mount::Class;
+use crate::mount::{Class, Links};
 use crate::{Choices, Style};
 
 /// What a run is about.
@@ -13,13 +13,15 @@ pub enum Shape {
     Traffic,
     /// Writers that sleep while segments pass and are removed.
     Sleepers,
-    /// Files vanish, or can't be read for a while.
+    /// Files vanish, or can't be read any more.
     Damage,
+    /// Several processes close the stream for good.
+    Endings,
 }
 
 impl Shape {
     /// All shapes.
-    pub const ALL: [Self; 3] = [Self::Traffic, Self::Sleepers, Self::Damage];
+    pub const ALL: [Self; 4] = [Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings];
 }
 
 /// A producing process.
@@ -44,6 +46,8 @@ pub struct Reader {
     pub window: usize,
     /// How often it saves its position.
     pub saves_every: u64,
+    /// Ranks that read a share each, of one run; or one that reads all.
+    pub ranks: u32,
     /// How often it comes back after it died.
     pub restarts: u32,
 }
@@ -55,6 +59,10 @@ pub struct Setup {
     pub shape: Shape,
     /// What the nodes' mounts are like.
     pub class: Class,
+    /// Where the mounts make hard links.
+    pub links: Links,
+    /// Whether readers run on a node of their own that is mounted for reading only.
+    pub read_only: bool,
     /// How many nodes there are.
     pub nodes: usize,
     /// Whether the store is synced.
@@ -71,6 +79,12 @@ pub struct Setup {
     pub readers: Vec<Reader>,
     /// How often somebody looks at everything.
     pub inspections: u32,
+    /// Who asks for the stream's end.
+    pub watchers: u32,
+    /// Who closes the stream.
+    pub closers: u32,
+    /// Of how many times that a node may answer from a stale cache it does so once; never when 0.
+    pub wild_one_in: u32,
     /// How often segments pass.
     pub passes: u32,
     /// What may go wrong.
@@ -87,7 +101,8 @@ impl Setup {
     /// Draws a set-up.
     pub fn draw(shape: Option<Shape>, choices: &Choices) -> Self {
         // Most runs are traffic: it has most to go wrong.
-        let shapes = [Shape::Traffic, Shape::Traffic, Shape::Traffic, Shape::Sleepers, Shape::Damage];
+        let shapes =
+            [Shape::Traffic, Shape::Traffic, Shape::Traffic, Shape::Sleepers, Shape::Damage, Shape::Endings];
         let shape = shape.unwrap_or_else(|| *choices.one_of(&shapes));
         let class = *choices.one_of(&[
             Class::Local,
@@ -96,6 +111,8 @@ impl Setup {
             Class::Coherent { bricks: 3 },
         ]);
         let nodes = if class == Class::Local { 1 } else { 1 + choices.pick(3) as usize };
+        let links = Self::draw_links(class, choices);
+        let read_only = class != Class::Local && choices.chance(3);
         let synced = !choices.chance(4);
         let parts_per_step = if shape == Shape::Traffic && choices.chance(5) { 2 } else { 1 };
         let divisor = 1 + choices.pick(2);
@@ -104,14 +121,21 @@ impl Setup {
             Shape::Traffic => &[3, 0, 13, 14, 15, 16, 30, 31],
             Shape::Sleepers => &[15, 14, 16, 31, 32],
             Shape::Damage => &[20, 14, 31, 47],
+            Shape::Endings => &[3, 15, 16],
         };
         let base = *choices.one_of(bases);
         let writers = Self::draw_writers(shape, choices);
         let readers = match shape {
             Shape::Sleepers => Vec::new(),
-            _ => (0..choices.pick(3)).map(|_| Reader::draw(choices)).collect(),
+            _ => {
+                let ranks = if parts_per_step == 1 { divisor } else { 1 };
+                (0..choices.pick(3)).map(|_| Reader::draw(ranks, choices)).collect()
+            }
         };
         let inspections = if shape == Shape::Traffic && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
+        let watchers = if shape == Shape::Damage { 0 } else { choices.pick(2) };
+        let closers = if shape == Shape::Endings { 2 + choices.pick(2) } else { 0 };
+        let wild_one_in = *choices.one_of(&[0, 2, 1]);
         let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
         let wrongs = Self::wrongs(shape, class, synced);
         let faults = choices.pick(5);
@@ -122,6 +146,8 @@ impl Setup {
         Self {
             shape,
             class,
+            links,
+            read_only,
             nodes,
             synced,
             parts_per_step,
@@ -130,6 +156,9 @@ impl Setup {
             writers,
             readers,
             inspections,
+            watchers,
+            closers,
+            wild_one_in,
             passes,
             wrongs,
             faults,
@@ -138,9 +167,23 @@ impl Setup {
         }
     }
 
+    /// Mostly everywhere. Else a store is published by another primitive from the beginning, or the mount
+    /// refuses what it allowed when the store was made.
+    fn draw_links(class: Class, choices: &Choices) -> Links {
+        match (class, choices.chance(8)) {
+            (_, false) => Links::Everywhere,
+            (Class::Local, true) => Links::Nowhere,
+            (_, true) => Links::WithinDirectory,
+        }
+    }
+
     fn draw_writers(shape: Shape, choices: &Choices) -> Vec<Writer> {
-        let most = if shape == Shape::Sleepers { 2 } else { 3 };
-        (0..1 + choices.pick(most))
+        let writers = match shape {
+            Shape::Sleepers => 1 + choices.pick(2),
+            Shape::Endings => choices.pick(2),
+            _ => 1 + choices.pick(3),
+        };
+        (0..writers)
             .map(|_| {
                 let name = *choices.one_of(&["a", "b"]);
                 Writer {
@@ -177,8 +220,9 @@ impl Setup {
 }
 
 impl Reader {
-    fn draw(choices: &Choices) -> Self {
+    fn draw(ranks: u32, choices: &Choices) -> Self {
         Self {
+            ranks: *choices.one_of(&[1, ranks]),
             window: *choices.one_of(&[0, 2, 8]),
             saves_every: 1 + u64::from(choices.pick(3)),
             restarts: choices.pick(3),

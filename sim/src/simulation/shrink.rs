@@ -1,7 +1,7 @@
 //! Looking for tamer decisions that go wrong too.
 //!
-//! - A run cut short and tamed is another run, so it may go wrong in another way; as long as it goes wrong
-//!   it is kept.
+//! - A run cut short and tamed is another run, so it may go wrong in another way; as long as it breaks the
+//!   same promise it is kept.
 //! - First whole stretches are tamed, then smaller ones, then single decisions are lowered: what is left is
 //!   what the fault needs.
 
@@ -22,7 +22,7 @@ pub fn shrink(report: &Report, shape: Option<Shape>, runs: u32) -> Report {
                 answers[start..end].fill(0);
                 left -= 1;
                 let tried = repeat(report.seed, shape, answers);
-                if tried.trouble.is_some() && wild(&tried) < wild(&best) {
+                if promise(&tried) == promise(report) && wild(&tried) < wild(&best) {
                     best = tried;
                     tamed = true;
                 }
@@ -35,6 +35,14 @@ pub fn shrink(report: &Report, shape: Option<Shape>, runs: u32) -> Report {
         stretch = (stretch / 2).max(1);
     }
     best
+}
+
+/// Which promise is broken: what its words begin with.
+fn promise(report: &Report) -> Option<&str> {
+    let words = report.trouble.as_deref()?;
+    let named = words.match_indices('P').map(|(at, _)| &words[at..]);
+    let mut named = named.filter(|rest| rest.as_bytes().get(2) == Some(&b':')).map(|rest| &rest[..2]);
+    Some(named.next().unwrap_or("none by its number"))
 }
 
 fn wild(report: &Report) -> (usize, usize) {

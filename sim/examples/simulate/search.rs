@@ -19,7 +19,7 @@ use crate::tally::Tally;
 const TOLD_MAX: u64 = 20;
 
 /// Which runs to make.
-pub struct Hunt {
+pub struct Search {
     /// The first seed.
     pub first: u64,
     /// How many runs; any number if none is said.
@@ -32,7 +32,7 @@ pub struct Hunt {
     pub jobs: usize,
 }
 
-impl Hunt {
+impl Search {
     /// Makes them all; gives the first that broke a promise too.
     pub fn run(&self) -> (Tally, Option<Report>) {
         let began = now();
@@ -70,7 +70,13 @@ impl Hunt {
                 })
             };
             let workers: Vec<_> = (0..self.jobs).map(worker).collect();
-            workers.into_iter().map(|worker| worker.join().expect("the simulator itself is well")).collect()
+            let joined = |worker: thread::ScopedJoinHandle<'_, _>| {
+                worker.join().unwrap_or_else(|_| {
+                    eprintln!("the simulator itself has failed");
+                    std::process::exit(2)
+                })
+            };
+            workers.into_iter().map(joined).collect()
         });
         bar.finish_and_clear();
         let (tallies, firsts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
