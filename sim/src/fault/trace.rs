@@ -17,6 +17,11 @@ macro_rules! methods {
             )*
         }
 
+        impl Method {
+            /// All methods.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+        }
+
         impl fmt::Display for Method {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self {

@@ -178,6 +178,11 @@ impl World {
         self.0.state.lock().story.clone()
     }
 
+    /// What happened, when all is over: the world forgets it.
+    pub fn take_story(&self) -> Story {
+        std::mem::take(&mut self.0.state.lock().story)
+    }
+
     /// Says that something is wrong, and ends the run. The first word counts.
     pub fn trouble(&self, what: String) {
         let mut state = self.0.state.lock();

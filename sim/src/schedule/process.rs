@@ -55,10 +55,11 @@ impl Judge for Judged {
         self.world.0.fates.decide(&self.world, self.process, method, on)
     }
 
-    fn after(&self, call: &Call) {
+    fn after(&self, call: Call) {
         let mut state = self.world.0.state.lock();
+        let stopped = call.outcome == Outcome::Stopped;
         state.story.call(self.process, call);
-        if call.outcome == Outcome::Stopped {
+        if stopped {
             state.kill(self.process);
         }
     }

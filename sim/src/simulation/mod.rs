@@ -29,7 +29,7 @@ pub struct Report {
     /// Its seed: of the entropy, and of the decisions unless they were given.
     pub seed: u64,
     /// What it drew.
-    pub setup: String,
+    pub setup: Setup,
     /// The first promise that was broken; none if all were kept.
     pub trouble: Option<String>,
     /// Its decisions.
@@ -45,7 +45,7 @@ impl fmt::Display for Report {
         let trouble = self.trouble.as_deref().unwrap_or("all promises are kept");
         let wild = self.decisions.iter().filter(|taken| taken.answer > 0).count();
         writeln!(f, "seed {}: {trouble}", self.seed)?;
-        writeln!(f, "{}", self.setup)?;
+        writeln!(f, "{:?}", self.setup)?;
         writeln!(f, "{} decisions, {wild} of them not tame; {} calls", self.decisions.len(), self.calls)?;
         write!(f, "{}", self.story)
     }
@@ -72,10 +72,10 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
     });
     Report {
         seed,
-        setup: format!("{setup:?}"),
+        setup,
         trouble,
         decisions: choices.taken(),
-        story: cast.world.story(),
+        story: cast.world.take_story(),
         calls: end.calls,
     }
 }
