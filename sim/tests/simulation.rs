@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use batchweave_sim::simulation::{Report, Shape, shrink, simulate};
+use batchweave_sim::simulation::{Report, Shape, jobs, on_cores, shrink, simulate};
 use batchweave_sim::{Coverage, Wrong};
 
 /// Seeds of every shape that are always tried.
@@ -16,7 +16,7 @@ const FIXED: u64 = 400;
 /// Runs that are spent on making a failing one tame.
 const SHRINKING: u32 = 300;
 
-/// Tries seeds from `first` on, on two threads, until `done` says so; the number of runs.
+/// Tries seeds from `first` on, on all cores, until `done` says so; the number of runs.
 fn try_seeds(
     first: u64,
     shape: Option<Shape>,
@@ -37,11 +37,7 @@ fn try_seeds(
             }
         }
     };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(work);
-        work();
-        other.join().expect("no seed goes wrong");
-    });
+    on_cores(jobs(), work);
     next.load(Ordering::Relaxed) - first
 }
 

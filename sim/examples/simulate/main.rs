@@ -10,11 +10,10 @@ mod tally;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use batchweave_sim::Coverage;
-use batchweave_sim::simulation::{Report, Shape, shrink, simulate};
+use batchweave_sim::simulation::{Report, Shape, jobs, shrink, simulate};
 use clap::Parser;
 
 use search::Search;
@@ -87,7 +86,7 @@ fn search(command: &Command) -> Option<Report> {
         seeds: command.seeds.or(length.is_none().then_some(SEEDS)),
         length,
         shape: command.shape,
-        jobs: command.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1),
+        jobs: command.jobs.unwrap_or_else(jobs).max(1),
     };
     println!("seeds from {}, {} at a time", search.first, search.jobs);
     let (tally, first) = search.run();

@@ -1,17 +1,12 @@
-//! Many runs at a time, each worker with all threads of its run on one core.
-//!
-//! - The threads of a run hand a baton to each other, one of them running at a time: on one core that costs
-//!   half of what it costs across two.
+//! Many runs at a time, on all cores, until their number or the time is up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use batchweave_sim::Coverage;
-use batchweave_sim::simulation::{Report, Shape, simulate};
+use batchweave_sim::simulation::{Report, Shape, on_cores, simulate};
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::tally::Tally;
 
@@ -60,24 +55,7 @@ impl Search {
             }
             (tally, first)
         };
-        let cores = cores();
-        let done: Vec<_> = thread::scope(|scope| {
-            let worker = |job: usize| {
-                let core = cores.get(job % cores.len().max(1)).copied();
-                scope.spawn(move || {
-                    core.into_iter().for_each(pin);
-                    work()
-                })
-            };
-            let workers: Vec<_> = (0..self.jobs).map(worker).collect();
-            let joined = |worker: thread::ScopedJoinHandle<'_, _>| {
-                worker.join().unwrap_or_else(|_| {
-                    eprintln!("the simulator itself has failed");
-                    std::process::exit(2)
-                })
-            };
-            workers.into_iter().map(joined).collect()
-        });
+        let done = on_cores(self.jobs, work);
         bar.finish_and_clear();
         let (tallies, firsts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
         let mut tally = Tally::of(began.elapsed(), self.jobs, coverage.counts());
@@ -107,18 +85,4 @@ fn tell(report: &Report) {
 #[expect(clippy::disallowed_methods, reason = "how long a search takes is no business of a simulated clock")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// The cores that this process may use; none where the system doesn't say.
-fn cores() -> Vec<usize> {
-    let allowed = sched_getaffinity(None);
-    let is_in = |core: &usize| allowed.as_ref().is_ok_and(|allowed| allowed.is_set(*core));
-    (0..CpuSet::MAX_CPU).filter(is_in).collect()
-}
-
-/// Keeps the calling thread, and those that it starts, to one core. Where that isn't allowed, runs are slow.
-fn pin(core: usize) {
-    let mut set = CpuSet::new();
-    set.set(core);
-    let _ = sched_setaffinity(None, &set);
 }

@@ -10,6 +10,7 @@ mod cast;
 mod hunt;
 mod setup;
 mod shrink;
+mod workers;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use self::hunt::hunt;
 pub use self::setup::{Setup, Shape};
 pub use self::shrink::shrink;
+pub use self::workers::{jobs, on_cores};
 use crate::faults::Coverage;
 use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
 use crate::schedule::{Story, words_of};
