@@ -30,8 +30,8 @@ pub fn inspect(process: &Process, stage: &Stage, times: u32, synced: bool) -> Re
     Ok(())
 }
 
-/// Asks for the end of the stream again and again: no answer is older than what was acknowledged before it was
-/// asked for.
+/// Asks for the end of the stream again and again: no answer is older than what was acknowledged before it
+/// was asked for.
 ///
 /// # Errors
 /// One is.
