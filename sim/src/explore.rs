@@ -2,19 +2,32 @@
 //!
 //! - A run is replayed up to a decision and then takes the next answer there: depth first, no state is kept
 //!   but as a digest.
-//! - A thread's future depends on the filesystem and on what it has seen so far, and on nothing else: its
-//!   clock stands, its entropy is its own. So a state that was met before, by whatever order, needs no second
-//!   look.
+//! - A thread's future depends on the filesystem, on its node's caches and on what it has seen so far, and on
+//!   nothing else: what others do to it shows in these, its clock stands unless it sleeps, its entropy is its
+//!   own. So a state that was met before, by whatever order, needs no second look.
+//! - A call that no other process can notice, and that notices none, is made at once: every order of it is as
+//!   good.
 //! - This holds for processes of one thread; memory that several share isn't in the digest.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::schedule::{Style, mix};
-use crate::{Choices, End};
+use crate::{Choices, End, Method};
+
+/// How a case is searched.
+#[derive(Clone)]
+pub struct Search {
+    /// Runs at most.
+    pub runs_max: u64,
+    /// Whether a state that was met before is given up.
+    pub prunes: bool,
+    /// Whether another process can notice a call on something, or the call another process.
+    pub is_noticed: Arc<dyn Fn(Method, &str) -> bool + Send + Sync>,
+}
 
 /// What a search came to.
 #[derive(Debug)]
@@ -23,17 +36,23 @@ pub struct Explored {
     pub runs: u64,
     /// Different states at which there was a choice.
     pub states: usize,
+    /// Different ends.
+    pub ends: BTreeSet<u64>,
     /// Whether all were explored.
     pub complete: bool,
     /// The first run that went wrong: its decisions, and what happened.
     pub failure: Option<(Vec<u32>, String)>,
 }
 
+/// A digest of all that isn't in the threads' histories: the filesystem, caches, what is known to the case.
+pub type Fingerprint = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// One run of a search.
 pub struct Step {
+    search: Search,
     met: Arc<Mutex<HashSet<(u64, u64)>>>,
     replayed: usize,
-    fingerprint: Box<dyn Fn() -> u64 + Send + Sync>,
+    fingerprint: Fingerprint,
 }
 
 impl fmt::Debug for Step {
@@ -48,35 +67,45 @@ impl Step {
         if decisions < self.replayed {
             return false;
         }
-        let filesystem = (self.fingerprint)();
+        let elsewhere = (self.fingerprint)();
         let digest =
-            |seed: u64| threads.iter().fold(mix(seed, filesystem), |digest, part| mix(digest, *part));
-        !self.met.lock().insert((digest(1), digest(2)))
+            |seed: u64| threads.iter().fold(mix(seed, elsewhere), |digest, part| mix(digest, *part));
+        !self.met.lock().insert((digest(1), digest(2))) && self.search.prunes
+    }
+
+    pub(crate) fn is_noticed(&self, method: Method, on: &str) -> bool {
+        (self.search.is_noticed)(method, on)
     }
 }
 
-/// Makes every run of a case, `runs_max` at most, until one goes wrong.
+/// Makes every run of a case until one goes wrong.
 ///
-/// `run` gets the decisions and a way to make the style of its world, from the fingerprint of its filesystem.
+/// `run` gets the decisions and a way to make the style of its world, from the [`Fingerprint`] of the rest.
+/// It judges what is left where the run came to its end, and says by that digest which end it was.
 pub fn explore(
-    runs_max: u64,
-    mut run: impl FnMut(&Choices, &dyn Fn(Box<dyn Fn() -> u64 + Send + Sync>) -> Style) -> End,
+    search: &Search,
+    mut run: impl FnMut(&Choices, &dyn Fn(Fingerprint) -> Style) -> (End, u64),
 ) -> Explored {
     let met = Arc::new(Mutex::new(HashSet::new()));
     let mut prefix: Vec<u32> = Vec::new();
-    let mut explored = Explored { runs: 0, states: 0, complete: false, failure: None };
-    while explored.runs < runs_max {
+    let mut explored =
+        Explored { runs: 0, states: 0, ends: BTreeSet::new(), complete: false, failure: None };
+    while explored.runs < search.runs_max {
         let choices = Choices::replay(prefix.clone());
         let style = |fingerprint| {
-            Style::Every(Arc::new(Step { met: Arc::clone(&met), replayed: prefix.len(), fingerprint }))
+            let met = Arc::clone(&met);
+            Style::Every(Arc::new(Step { search: search.clone(), met, replayed: prefix.len(), fingerprint }))
         };
-        let end = run(&choices, &style);
+        let (end, digest) = run(&choices, &style);
         explored.runs += 1;
         explored.states = met.lock().len();
         let taken = choices.taken();
         if let Some(trouble) = end.trouble {
             explored.failure = Some((taken.iter().map(|taken| taken.answer).collect(), trouble));
             return explored;
+        }
+        if !end.pruned {
+            explored.ends.insert(digest);
         }
         let Some(last) = taken.iter().rposition(|taken| taken.answer + 1 < taken.of) else {
             explored.complete = true;

@@ -6,6 +6,7 @@
 
 mod consume;
 mod disturb;
+mod peek;
 mod produce;
 
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ use std::time::Duration;
 use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
+pub use peek::peek;
 pub use disturb::{inspect, pass_segments};
-pub use produce::{Producing, produce};
+pub use produce::{Meets, Producing, produce};
 
 use crate::oracle::Ledger;
 use crate::{Memory, Process};

@@ -29,6 +29,7 @@ pub use self::plan::{Failure, Fate, Match, Plan};
 pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
 use crate::errno::{self, error};
+use crate::mount::{dir_digest, file_digest};
 
 /// The newest calls that a trace keeps.
 const TRACE_CALLS_MAX: usize = 1 << 16;
@@ -68,8 +69,11 @@ pub trait Judge: Send + Sync {
     /// A call has ended.
     fn after(&self, call: &Call);
 
-    /// The process has got bytes, names or a size, by their digest: what it does next may depend on them.
+    /// The process has got something, by its digest: what it does next may depend on it.
     fn saw(&self, _digest: u64) {}
+
+    /// The process is about to look at a word in shared memory.
+    fn looks(&self) {}
 }
 
 struct Record {
@@ -265,6 +269,7 @@ struct Watched {
 
 impl Word for Watched {
     fn load(&self) -> u32 {
+        self.judge.looks();
         let said = self.word.load();
         self.judge.saw(said.into());
         said
@@ -300,6 +305,7 @@ impl Storage for Fault {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let inner =
             self.call(Method::OpenRoot, path.display().to_string(), |_| self.inner.open_root(path))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, String::new())))
     }
 
@@ -311,6 +317,7 @@ impl Storage for Fault {
         let parent = self.dir(parent)?;
         let path = parent.child(name);
         let inner = self.call(Method::OpenDir, path.clone(), |_| self.inner.open_dir(&parent.inner, name))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, path)))
     }
 
@@ -319,6 +326,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let make = |_| self.inner.create_exclusive(&parent.inner, name);
         let inner = self.call(Method::CreateExclusive, path.clone(), make)?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -327,6 +335,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let inner =
             self.call(Method::Open, path.clone(), |_| self.inner.open(&parent.inner, name, access))?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -354,7 +363,9 @@ impl Storage for Fault {
 
     fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
         let parent = self.dir(parent)?;
-        self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))
+        let kind = self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))?;
+        self.saw(kind == Kind::Directory);
+        Ok(kind)
     }
 
     fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -369,9 +380,11 @@ impl Storage for Fault {
 
     fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let written = self.file(written)?;
-        self.call(Method::WriteAt, written.path(), |max| {
+        let length = self.call(Method::WriteAt, written.path(), |max| {
             self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
-        })
+        })?;
+        self.saw(length);
+        Ok(length)
     }
 
     fn copy_range(
@@ -383,15 +396,19 @@ impl Storage for Fault {
         length: u64,
     ) -> io::Result<u64> {
         let (from, to) = (self.file(from)?, self.file(to)?);
-        self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
+        let copied = self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
             let length = length.min(max as u64);
             self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
-        })
+        })?;
+        self.saw(copied);
+        Ok(copied)
     }
 
     fn map(&self, mapped: &File, length: u64) -> io::Result<Mapping> {
         let mapped = self.file(mapped)?;
-        self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))
+        let mapping = self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))?;
+        self.saw(mapping.len());
+        Ok(mapping)
     }
 
     fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
@@ -426,6 +443,7 @@ impl Storage for Fault {
         let listed = self.dir(listed)?;
         let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
         names.iter().for_each(|name| self.saw(name));
+        self.saw(dir_digest(&listed.inner));
         Ok(names)
     }
 
@@ -451,7 +469,9 @@ impl Storage for Fault {
 
     fn space(&self, of: &Dir) -> io::Result<Space> {
         let of = self.dir(of)?;
-        self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))
+        let space = self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))?;
+        self.saw((space.bytes_free, space.inodes_free));
+        Ok(space)
     }
 
     fn mount(&self, of: &Dir) -> io::Result<Mount> {

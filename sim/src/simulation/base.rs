@@ -12,7 +12,7 @@ use crate::oracle::{Ledger, state, text};
 use crate::{Memory, Seeded};
 
 /// Where the store is.
-pub(super) const PATH: &str = "/store";
+pub(crate) const PATH: &str = "/store";
 /// Who has written what is there before a run begins.
 const NAME: &str = "base";
 /// The writer's number in its texts: no process of a run has it.
@@ -27,7 +27,7 @@ struct Base {
 type Key = (u64, bool, u32, u32);
 
 /// The filesystem of a run: a store of `setup.base` versions, or no store; and what is known of it.
-pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
+pub(crate) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
     static BASES: OnceLock<Mutex<BTreeMap<Key, Arc<Base>>>> = OnceLock::new();
     let ledger = Arc::new(Ledger::default());
     if setup.base == 0 {
@@ -45,7 +45,7 @@ pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
 }
 
 /// What the stores of a set-up are made with: the smallest segments, so that boundaries come often.
-pub(super) fn options(setup: &Setup) -> Options {
+pub(crate) fn options(setup: &Setup) -> Options {
     let durability = if setup.synced { Durability::Synced } else { Durability::Unsynced };
     Options::new()
         .segment_size(16)

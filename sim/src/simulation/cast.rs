@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::base;
 use super::setup::{Setup, Shape};
 use crate::Choices;
-use crate::actors::{Allowed, Consuming, Producing, Stage, consume, inspect, pass_segments, produce};
+use crate::actors::{Allowed, Consuming, Meets, Producing, Stage, consume, inspect, pass_segments, produce};
 use crate::damage::Damage;
 use crate::faults::{Coverage, Faults, Next};
 use crate::mount::{Mount, Pause};
@@ -78,6 +78,7 @@ impl Cast {
                 slices: setup.divisor,
                 padding: writer.padding,
                 finishes: writer.finishes,
+                meets: Meets::Never,
             };
             let name = format!("producer {} {number}", writer.name);
             self.world.add(on(), &name, writer.restarts, move |process| produce(process, &stage, &plan));
@@ -122,12 +123,12 @@ impl Cast {
 
 /// What a mount needs of the scheduler.
 #[derive(Debug)]
-struct Baton(crate::schedule::Absent);
+pub(crate) struct Baton(pub(crate) crate::schedule::Absent);
 
 impl Pause for Baton {
-    fn pause(&self) {
+    fn pause(&self, seen: u64) {
         if let Some(world) = self.0.upgrade() {
-            world.pause();
+            world.pause(seen);
         }
     }
 
