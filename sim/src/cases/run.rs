@@ -179,7 +179,7 @@ impl Case {
 /// Which calls of a case others notice. Its store is there, and nothing in it changes but by the engine's own
 /// calls and by the removal of whole segments.
 fn notices(case: &Case) -> Notices {
-    let (all, removes, base) = (case.plodding.0, case.passes > 0, case.base);
+    let (all, removes, base, rings) = (case.plodding.0, case.passes > 0, case.base, case.looks > 0);
     Arc::new(move |method, on| {
         // Its name is known to one process only, until it is linked, and after that has no meaning.
         let staged = on.starts_with("stage/") && !on.contains(" -> ");
@@ -187,7 +187,7 @@ fn notices(case: &Case) -> Notices {
             Method::OpenRoot | Method::Mount | Method::MapWord | Method::Populate => false,
             // What has its final name doesn't change (R1), but an NFS server forgets what is removed. HEAD
             // changes, where there is one.
-            Method::ReadAt | Method::WriteAt => on == "HEAD" || (removes && !staged),
+            Method::ReadAt | Method::WriteAt => (rings && on == "HEAD") || (removes && !staged),
             Method::Close | Method::Size | Method::Map | Method::SyncFile => removes && !staged,
             Method::SyncDir => removes && on.starts_with("log/"),
             // As long as it is there, what was linked from it isn't gone.

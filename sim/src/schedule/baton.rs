@@ -141,15 +141,15 @@ impl Shared {
         }
     }
 
+    /// Once it has the baton a thread isn't where it was before: its history tells.
     #[expect(clippy::disallowed_methods, reason = "the scheduler is what blocks")]
     fn await_turn(&self, state: &mut MutexGuard<'_, State>, me: u64) {
-        let turn = match state.threads.get(&me) {
-            _ if state.running == Some(me) => return,
-            Some(thread) => Arc::clone(&thread.turn),
-            None => return,
-        };
+        let Some(turn) = state.threads.get(&me).map(|thread| Arc::clone(&thread.turn)) else { return };
         while state.running != Some(me) {
             turn.wait(state);
+        }
+        if let Some(thread) = state.threads.get_mut(&me) {
+            thread.history = mix(thread.history, 1);
         }
     }
 

@@ -116,3 +116,6 @@ pub fn explore(
     }
     explored
 }
+
+#[cfg(test)]
+mod tests;
