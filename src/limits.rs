@@ -97,6 +97,8 @@ pub const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Free buffers that a handle keeps in copy mode.
 pub const POOL_BYTES_MAX: usize = 512 << 20;
+/// What copy mode reads at once on a local mount and then hashes: it stays in a core's second cache.
+pub const COPY_PIECE_BYTES: usize = 256 << 10;
 /// Slices that follow each other share one buffer up to this.
 pub const BUFFER_BYTES: u64 = 16 << 20;
 /// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list

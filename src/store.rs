@@ -146,7 +146,8 @@ impl Store {
         Self::look(path.as_ref(), &seams, counting, settings)
     }
 
-    /// Opens a store, waiting for it to be created, and saying so.
+    /// Opens a store, waiting for it to be created, and saying so. A mount that is away has its own patience,
+    /// [`Settings::io_patience`].
     ///
     /// # Errors
     /// As [`Store::open`]; `Timeout` when there is none in time.

@@ -8,7 +8,6 @@
 
 #[path = "lost_replies/patience.rs"]
 mod patience;
-#[expect(dead_code, reason = "a step in time isn't needed here")]
 mod support;
 
 use std::sync::Arc;

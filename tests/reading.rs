@@ -599,6 +599,8 @@ fn catching_up_and_waiting_keep_to_the_budget() {
         (0..1000).for_each(|_| drop(next(&mut reading)));
         let calls = store.stats().metadata_calls;
         assert!(calls <= 3 * 1000, "{settings:?}: {calls} metadata calls for 1,000 published steps");
+        let maps = store.stats().calls.map;
+        assert!(maps <= 1000 / 256, "{settings:?}: {maps} files mapped, where only indexes are worth it");
         // Waited for, one by one. Looks that find nothing are probes, counted apart.
         let mut calls = 0;
         for _ in 0..100 {
@@ -617,6 +619,22 @@ fn catching_up_and_waiting_keep_to_the_budget() {
         }
         assert!(calls <= 6 * 100, "{settings:?}: {calls} metadata calls for 100 steps that were waited for");
     }
+}
+
+#[test]
+fn producers_by_turns_look_and_lose_no_link() {
+    let disk = Memory::new();
+    let first = support::create(Arc::new(disk.clone()), 1, support::options(), &Settings::new()).unwrap();
+    let stores = [first, support::open(disk.clone(), 2).unwrap()];
+    let mut producers = [stores[0].producer("a").unwrap(), stores[1].producer("b").unwrap()];
+    let links = || stores.iter().map(|store| store.stats().calls.link).sum::<u64>();
+    let before = links();
+    for _ in 0..5 {
+        for producer in &mut producers {
+            publish(producer).unwrap();
+        }
+    }
+    assert_eq!(links() - before, 10, "a link that is lost costs more than a look");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //!
 //! - What is purged is kept aside: when a run is over it is put back, and if its name has been taken meanwhile
 //!   a hole in the log was taken for its head (R8).
-//! - The newest commit isn't purged: that there was one, nobody could know.
+//! - Only what was there before the run is purged, but for the newest commit: that there was one, nobody
+//!   could know. Nor could a writer that hasn't read a commit yet when it vanishes: it looks beyond its head
+//!   on opening only (R8), and its successors see by `seen` that it has filled a hole (R10).
 
 use std::path::Path;
 
@@ -17,22 +19,25 @@ const ASIDE: &str = "/purged";
 /// What was damaged.
 #[derive(Debug, Default)]
 pub struct Damage {
+    /// How many versions there were before the run.
+    versions: u64,
     purged: Mutex<Vec<(String, String)>>,
     unreadable: Mutex<Vec<String>>,
 }
 
 impl Damage {
+    /// None yet, to a store of so many versions.
+    pub fn new(versions: u64) -> Self {
+        Self { versions, ..Self::default() }
+    }
+
     /// Purges a commit by its path, unless it is the newest or isn't there; whether it did.
     pub fn purge(&self, memory: &Memory, path: &str) -> bool {
-        let later = format!("{}/", path.rsplit_once('/').map_or("", |(above, _)| above));
-        let is_newest = !memory.paths().iter().any(|other| {
-            let beside =
-                other.starts_with(&later) && !other.rsplit('/').next().unwrap_or("").starts_with('.');
-            beside && other.as_str() > path
-        });
+        let is_newest = !versions_beside(memory, path).iter().any(|other| other.as_str() > name_of(path));
+        let is_old = name_of(path).parse::<u64>().is_ok_and(|version| version + 1 < self.versions);
         let mut purged = self.purged.lock();
         let kept = format!("{}", purged.len());
-        if is_newest || rename(memory, path, &format!("{ASIDE}/{kept}")).is_err() {
+        if is_newest || !is_old || rename(memory, path, &format!("{ASIDE}/{kept}")).is_err() {
             return false;
         }
         purged.push((path.to_owned(), kept));
@@ -50,17 +55,29 @@ impl Damage {
     /// # Errors
     /// The name of what was purged has been taken.
     pub fn mend(&self, memory: &Memory) -> Result<(), String> {
-        for path in self.unreadable.lock().drain(..) {
-            memory.unreadable(&path, false);
-        }
         for (path, kept) in self.purged.lock().drain(..) {
-            if memory.paths().contains(&path) {
+            if versions_beside(memory, &path).iter().any(|name| name == name_of(&path)) {
                 return Err(format!("R8: {path} was purged, and another commit has its name now"));
             }
             rename(memory, &format!("{ASIDE}/{kept}"), &path).map_err(|error| format!("{path}: {error}"))?;
         }
+        for path in self.unreadable.lock().drain(..) {
+            memory.unreadable(&path, false);
+        }
         Ok(())
     }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// The names of the commits in a commit's directory.
+fn versions_beside(memory: &Memory, path: &str) -> Vec<String> {
+    let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
+    let listed = memory.open_root(Path::new(above)).and_then(|dir| memory.list(&dir));
+    let names = listed.into_iter().flatten().filter_map(|name| name.into_string().ok());
+    names.filter(|name| !name.starts_with('.')).collect()
 }
 
 fn rename(memory: &Memory, from: &str, to: &str) -> std::io::Result<()> {
@@ -74,4 +91,33 @@ fn rename(memory: &Memory, from: &str, to: &str) -> std::io::Result<()> {
     let _ = memory.make_dir(&root, ASIDE.trim_start_matches('/'));
     let ((from, from_name), (to, to_name)) = (open(from)?, open(to)?);
     memory.rename(&from, &from_name, &to, &to_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(memory: &Memory, versions: &[&str]) {
+        let root = memory.open_root(Path::new("/")).unwrap();
+        memory.make_dir(&root, "log").unwrap();
+        let log = memory.open_dir(&root, "log").unwrap();
+        versions.iter().for_each(|name| drop(memory.create_exclusive(&log, name).unwrap()));
+    }
+
+    #[test]
+    fn what_is_purged_comes_back_unless_its_name_is_taken() {
+        let memory = Memory::new();
+        log(&memory, &["0", "1", "2"]);
+        let damage = Damage::new(3);
+        assert!(!damage.purge(&memory, "/log/2"), "the newest one");
+        assert!(damage.purge(&memory, "/log/1"));
+        assert!(!damage.purge(&memory, "/log/1"), "it is gone");
+        assert_eq!(versions_beside(&memory, "/log/0"), ["0", "2"]);
+        damage.mend(&memory).unwrap();
+        assert_eq!(versions_beside(&memory, "/log/0"), ["0", "1", "2"]);
+        assert!(damage.purge(&memory, "/log/0"));
+        let dir = memory.open_root(Path::new("/log")).unwrap();
+        drop(memory.create_exclusive(&dir, "0").unwrap());
+        assert!(damage.mend(&memory).unwrap_err().contains("R8"));
+    }
 }

@@ -54,8 +54,11 @@ pub fn append(
     settled: impl Fn(&State) -> Settled,
 ) -> Result<Appended, Failure> {
     let appended = append_or_fail(log, tail, stage, staged, settled);
-    if let Err(Failure::Unknown(error) | Failure::Not(error)) = &appended {
-        tail.suspect(error);
+    match &appended {
+        Err(Failure::Unknown(error) | Failure::Not(error)) => tail.suspect(error),
+        // A directory that was open when its sync failed may sync well from now on, and prove nothing (R3).
+        Err(Failure::Poisoned(_)) => tail.forget_handles(),
+        _ => {}
     }
     appended
 }

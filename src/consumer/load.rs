@@ -13,15 +13,16 @@ use super::commits::{Body, OpenCommit, faulted, of_mapping};
 use super::pool::Buffer;
 use super::slice::Slice;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::checksum;
+use crate::format::checksum::{self, Running};
 use crate::format::codec::{self, Codec};
 use crate::format::part::{PartDescriptor, SliceEntry, listed_checksum};
 use crate::id::Checksum;
-use crate::limits::{BUFFER_BYTES, CHECKSUM_BLOCK_BYTES, SLICE_ENTRY_BYTES};
+use crate::limits::{BUFFER_BYTES, CHECKSUM_BLOCK_BYTES, COPY_PIECE_BYTES, SLICE_ENTRY_BYTES};
 use crate::log::Log;
 use crate::storage::Mapping;
 
 const ENTRY: usize = SLICE_ENTRY_BYTES as usize;
+const SLICE_BYTES: &str = "a slice's bytes";
 const BLOCK_LIST: &str = "a slice's list of block checksums";
 
 /// The entry of slice `within` of a part.
@@ -274,10 +275,17 @@ fn copy_blocks(
         return check_block(entry, list, first, &[]);
     }
     let mut offset = offset;
+    // A remote mount is asked for much at once; a local one for no more than stays in the cache until it is
+    // hashed.
+    let piece_bytes = if log.class.is_remote() { CHECKSUM_BLOCK_BYTES as usize } else { COPY_PIECE_BYTES };
     for (index, block) in (first..).zip(buffer.chunks_mut(CHECKSUM_BLOCK_BYTES as usize)) {
-        commit.read(log, block, offset)?;
-        check_block(entry, list, index, block)?;
-        offset = offset.saturating_add(block.len() as u64);
+        let mut found = Running::new();
+        for piece in block.chunks_mut(piece_bytes) {
+            commit.read(log, piece, offset)?;
+            found.update(piece);
+            offset = offset.saturating_add(piece.len() as u64);
+        }
+        differs(found.finish(), block_checksum(entry, list, index)?, SLICE_BYTES)?;
     }
     Ok(())
 }
@@ -295,8 +303,11 @@ fn block_list(log: &Log, commit: &OpenCommit, part: &PartDescriptor, entry: &Sli
 }
 
 fn check_block(entry: &SliceEntry, list: &[u8], index: u64, block: &[u8]) -> Result<()> {
-    let expected = if list.is_empty() { entry.checksum } else { listed_checksum(list, index)? };
-    differs(checksum::of(block), expected, "a slice's bytes")
+    differs(checksum::of(block), block_checksum(entry, list, index)?, SLICE_BYTES)
+}
+
+fn block_checksum(entry: &SliceEntry, list: &[u8], index: u64) -> Result<Checksum> {
+    if list.is_empty() { Ok(entry.checksum) } else { listed_checksum(list, index) }
 }
 
 fn differs(found: Checksum, expected: Checksum, what: &str) -> Result<()> {

@@ -49,18 +49,20 @@ impl Pool {
         Ok(Buffer { bytes, start, length, home: Arc::downgrade(self) })
     }
 
-    /// The smallest free buffer that is large enough and not more than twice as large as needed.
+    /// The smallest free buffer that is large enough and not more than twice as large as needed; of several
+    /// the one given back last, which is the likeliest to be in the cache.
     fn reuse(&self, needed: usize) -> Option<Vec<u8>> {
         let mut free = self.free.lock();
         let fitting = free
             .buffers
             .iter()
             .enumerate()
+            .rev()
             .filter(|(_, buffer)| (needed..=needed * 2).contains(&buffer.len()));
         let place = fitting.min_by_key(|(_, buffer)| buffer.len()).map(|(place, _)| place);
         let counter = if place.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
-        let buffer = free.buffers.swap_remove(place?);
+        let buffer = free.buffers.remove(place?);
         free.bytes = free.bytes.saturating_sub(buffer.len());
         Some(buffer)
     }
@@ -130,6 +132,17 @@ mod tests {
         assert_eq!(pool.hits_and_misses(), (2, 1));
         drop(pool.take(10).unwrap());
         assert_eq!(pool.hits_and_misses(), (2, 2), "a buffer far too large isn't given for little");
+    }
+
+    #[test]
+    fn the_buffer_given_back_last_is_given_next() {
+        let pool = Arc::new(Pool::default());
+        let buffers: Vec<_> = (0..3).map(|_| pool.take(100_000).unwrap()).collect();
+        let places: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
+        drop(buffers);
+        let again: Vec<_> = (0..3).map(|_| pool.take(100_000).unwrap()).collect();
+        let found: Vec<_> = again.iter().rev().map(|buffer| buffer.as_ptr()).collect();
+        assert_eq!(found, places);
     }
 
     #[test]

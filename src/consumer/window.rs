@@ -123,8 +123,8 @@ impl Consumer {
         self.next_batch_timeout(self.options.timeout)
     }
 
-    /// As [`Consumer::next_batch`], waiting at most `timeout` for a step that isn't published; a mount that is
-    /// away has its own patience.
+    /// As [`Consumer::next_batch`], waiting at most `timeout` for a step that isn't published; a mount that
+    /// is away has its own patience.
     ///
     /// # Errors
     /// As [`Consumer::next_batch`].

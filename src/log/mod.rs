@@ -103,7 +103,9 @@ impl Log {
             return Ok(());
         }
         let failed = |error| Error::io("can't make the store's directory durable", error).at(&self.path);
-        self.storage.sync_dir(&self.root()).map_err(failed)?;
+        // Opened anew: one that was open when a sync of it failed may sync well now, and prove nothing (R3).
+        let root = self.storage.open_root(&self.path).map_err(failed)?;
+        self.storage.sync_dir(&root).map_err(failed)?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         // A parent that this user may not open isn't this user's to sync.
         if let Ok(parent) = self.storage.open_root(parent.unwrap_or(Path::new("."))) {

@@ -69,8 +69,9 @@ pub struct Producer {
 impl Producer {
     /// Opens a name, fencing its older incarnations.
     pub(crate) fn open(log: Arc<Log>, name: Name) -> Result<Self> {
-        let stage = staged::open_stage(&log)?;
+        // First what is outlasted: a mount that has been away may have to be found again.
         let mut tail = log.current()?;
+        let stage = staged::open_stage(&log)?;
         let make = |state: &State| {
             check_room(&log, state, &name)?;
             let last = state.producers.get(&name).map(|producer| producer.last_open);

@@ -1,6 +1,6 @@
 //! Reading what is in the page cache: mapped, copied, and the hand-out of what is ready.
 //!
-//! - The consumer hashes every byte that it is given, in the engine's rounds on top of the engine's own
+//! - The consumer touches every byte that it is given, in the engine's rounds on top of the engine's own
 //!   verification.
 //! - Raw and engine read the same files, by the same implementation of XXH3.
 
@@ -36,7 +36,7 @@ pub(super) fn mapped(bench: &Bench, store: &Store) -> Result<Figure> {
         per_round: files.len() as u64,
         engine_does: "open a run and a consumer at the defaults in map mode (prefetch and \
         verification on), take all \
-                      batches, and hash every slice once more as the consumer",
+                      batches, and touch every byte as the consumer",
         raw_does: "for each file: open, fstat, mmap with MAP_POPULATE, XXH3 over all but the header, munmap",
     };
     let store = Store::open_with(store.path(), &Settings::new().read_mode(ReadMode::Map))?;
@@ -64,7 +64,7 @@ pub(super) fn copied(bench: &Bench, store: &Store) -> Result<(Figure, u64)> {
         per_round: files.len() as u64,
         engine_does: "open a run and a consumer at the defaults in copy mode (prefetch and \
         verification on), take all \
-                      batches, and hash every slice once more as the consumer",
+                      batches, and touch every byte as the consumer",
         raw_does: "for each file: open, preads of 1 MiB into one aligned buffer for the batch, used \
         again for the next, \
                    XXH3 of each piece right after its pread",
@@ -143,9 +143,16 @@ fn consume(store: &Store, batches: usize) -> Result<()> {
 
 fn touch(batch: &Batch) -> Result<()> {
     for slice in batch.slices() {
-        black_box(checksum::of(&slice?));
+        black_box(sum(&slice?));
     }
     Ok(())
+}
+
+/// A sum over every byte: the least that touches them all.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let words = words.iter().fold(0, |sum: u64, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    rest.iter().fold(words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
 fn throughput(files: &[PathBuf], all: impl FnOnce() -> Result<()>) -> Result<f64> {

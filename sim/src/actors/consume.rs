@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave::{ConsumerOptions, ErrorKind, Position, Share, Start};
 use parking_lot::Mutex;
 
-use super::{Stage, Then, Trouble};
+use super::{Stage, Trouble};
 use crate::Process;
 use crate::oracle::{examine, texts_of};
 
@@ -24,7 +24,9 @@ pub struct Consuming {
 }
 
 /// Longer than any pause between two looks at the log.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than any wait lasts: a mount that is away is outlasted now and then on the way.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Reads `steps` steps, or until nothing comes any more though nobody is left who owes any.
 ///
@@ -45,12 +47,29 @@ pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(),
         }
         let options = ConsumerOptions::new().window_steps(plan.window).timeout(PATIENCE);
         let mut consumer = run.consumer_with(Share::WHOLE, options)?;
+        let mut missed = None;
         while next.get() < plan.steps {
-            let batch = match consumer.next_batch() {
+            let began = process.env().now();
+            let got = consumer.next_batch();
+            let took = process.env().now().saturating_sub(began);
+            if took > WAIT_MAX && !process.is_dead() {
+                return Err(format!("P7: a wait of {PATIENCE:?} took {took:?}").into());
+            }
+            let batch = match got {
                 Ok(Some(batch)) => batch,
-                Ok(None) => return Ok(Then::Done),
+                Ok(None) => {
+                    stage.ledger.end(next.get())?;
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Timeout && !process.is_dead() => {
-                    return missing(process, stage, next.get(), parts);
+                    if !is_visible(stage, next.get(), parts)? {
+                        return Ok(());
+                    }
+                    // It may have come at the last moment; then the next wait finds it.
+                    if missed.replace(next) == Some(next) {
+                        return Err(format!("P7: step {next} is visible, and isn't found by waiting").into());
+                    }
+                    continue;
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -72,7 +91,7 @@ pub fn consume(process: &Process, stage: &Stage, plan: &Consuming) -> Result<(),
                 *plan.saved.lock() = Some(batch.position());
             }
         }
-        Ok(Then::Done)
+        Ok(())
     })
 }
 
@@ -81,14 +100,11 @@ fn told(process: &Process, what: String) -> Trouble {
     if process.is_dead() { Trouble::Broken(String::new()) } else { Trouble::Broken(what) }
 }
 
-/// Nothing came for longer than anything takes: is there really nothing?
-fn missing(process: &Process, stage: &Stage, step: u64, parts: usize) -> Result<Then, Trouble> {
-    let truth = examine(&stage.memory, &stage.path, &stage.ledger)?;
-    let visible = truth.map_or(0, |truth| truth.holders.len() / parts) as u64;
-    if visible <= step {
-        return Ok(Then::Done);
+/// Nothing came for longer than anything takes: is there really nothing? What is damaged nobody can tell.
+fn is_visible(stage: &Stage, step: u64, parts: usize) -> Result<bool, String> {
+    if stage.allowed.damage {
+        return Ok(false);
     }
-    // It may have come at the last moment; then it is there the next time.
-    process.world.say(format!("{} has missed step {step}, which is visible", process.name));
-    Ok(Then::Again)
+    let truth = examine(&stage.memory, &stage.path, &stage.ledger)?;
+    Ok(truth.is_some_and(|truth| (truth.holders.len() / parts) as u64 > step))
 }

@@ -30,6 +30,44 @@ pub fn inspect(process: &Process, stage: &Stage, times: u32, synced: bool) -> Re
     Ok(())
 }
 
+/// Asks for the end of the stream again and again: no answer is older than what was acknowledged before it was
+/// asked for.
+///
+/// # Errors
+/// One is.
+pub fn watch(process: &Process, stage: &Stage, times: u32) -> Result<(), String> {
+    let mut left = times;
+    stage.persist(process, || {
+        let store = stage.open_or_create(process)?;
+        let per_step = u64::from(store.options().parts_per_step);
+        while left > 0 {
+            left -= 1;
+            let known = stage.ledger.acknowledged_parts() / per_step;
+            let said = store.info()?.next_step.get();
+            if said < known && !process.is_dead() {
+                return Err(format!("P6: step {known} was acknowledged up to, the store says {said}").into());
+            }
+            process.env().sleep(Duration::from_millis(u64::from(process.world.choices().pick(40))));
+        }
+        Ok(())
+    })
+}
+
+/// Closes the stream for good, with whatever step is open.
+///
+/// # Errors
+/// A promise is broken.
+pub fn close(process: &Process, stage: &Stage) -> Result<(), String> {
+    stage.persist(process, || {
+        let store = stage.open_or_create(process)?;
+        store.close(true)?;
+        if !process.is_dead() {
+            stage.ledger.close();
+        }
+        Ok(())
+    })
+}
+
 /// In one moment: others publish until two segments have passed after the newest one, and every segment that
 /// may be removed (R6: mark k+2 exists) is. What a sleeping writer finds then is what reclaim leaves.
 ///

@@ -16,8 +16,8 @@ use std::time::Duration;
 use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
+pub use disturb::{close, inspect, pass_segments, watch};
 pub use peek::peek;
-pub use disturb::{inspect, pass_segments};
 pub use produce::{Meets, Producing, produce};
 
 use crate::oracle::Ledger;
@@ -47,22 +47,15 @@ pub struct Allowed {
     pub failures: bool,
     /// Files vanish or can't be read: `Corrupt`.
     pub damage: bool,
-    /// The mount refuses what it allowed at creation: `Unsupported`.
-    pub refusals: bool,
+    /// The stream is closed under its producers: `Invalid`.
+    pub closes: bool,
 }
 
-/// How often an actor begins again before it gives up.
+/// How often an actor begins again before it gives up; less often where what it needs may be damaged.
 const TRIES: u32 = 40;
+const TRIES_DAMAGED: u32 = 4;
 /// How long it waits before: longer each time, as a job scheduler does.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// How an actor goes on after an error.
-enum Then {
-    /// It begins again.
-    Again,
-    /// There is nothing left to do.
-    Done,
-}
 
 impl Stage {
     /// Opens the store, or creates it.
@@ -75,17 +68,17 @@ impl Stage {
     }
 
     /// Does `act` until it is done, beginning again after errors that may be.
-    fn persist(
-        &self,
-        process: &Process,
-        mut act: impl FnMut() -> Result<Then, Trouble>,
-    ) -> Result<(), String> {
-        for number in 0..TRIES {
+    fn persist(&self, process: &Process, mut act: impl FnMut() -> Result<(), Trouble>) -> Result<(), String> {
+        let tries = if self.allowed.damage { TRIES_DAMAGED } else { TRIES };
+        for number in 0..tries {
             match act() {
-                Ok(Then::Done) => return Ok(()),
-                Ok(Then::Again) => {}
+                Ok(()) => return Ok(()),
                 Err(Trouble::Broken(what)) => return Err(what),
                 Err(Trouble::Told(_)) if process.is_dead() => return Ok(()),
+                // The stream is closed: nothing is left to do.
+                Err(Trouble::Told(error)) if self.allowed.closes && error.kind() == ErrorKind::Invalid => {
+                    return Ok(());
+                }
                 Err(Trouble::Told(error)) => {
                     if !self.allowed.covers(&error) {
                         return Err(format!("an error that nothing has caused: {error}"));
@@ -110,7 +103,7 @@ impl Allowed {
             ErrorKind::Contended => true,
             ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
             ErrorKind::Corrupt => self.damage,
-            ErrorKind::Unsupported => self.refusals,
+            ErrorKind::Invalid => self.closes,
             _ => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use batchweave::{ConsumerOptions, Next, Share, Start};
 
-use super::{Stage, Then};
+use super::Stage;
 use crate::Process;
 use crate::oracle::texts_of;
 
@@ -27,6 +27,6 @@ pub fn peek(process: &Process, stage: &Stage, looks: u32) -> Result<(), String> 
                 next = next.next();
             }
         }
-        Ok(Then::Done)
+        Ok(())
     })
 }

@@ -1,10 +1,10 @@
 //! A producer: publishes its parts under its name until all are in, over crashes and failures.
 
-use batchweave::{Counts, Draft, ErrorKind, Producer, PublishError};
+use batchweave::{Counts, Draft, ErrorKind, Incarnation, Producer, PublishError, Store};
 
-use super::{Stage, Then, Trouble};
+use super::{Stage, Trouble};
 use crate::Process;
-use crate::oracle::{state, text};
+use crate::oracle::{newest_open, state, text};
 
 /// What a producer does.
 #[derive(Clone, Debug)]
@@ -39,8 +39,14 @@ pub enum Meets {
 /// # Errors
 /// A promise is broken.
 pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(), String> {
+    let mut kept: Option<Store> = None;
     stage.persist(process, || {
-        let store = stage.open_or_create(process)?;
+        // After a failure, by the handle that has met it, or by a new one.
+        let store = match kept.take().filter(|_| process.world.choices().chance(2)) {
+            Some(store) => store,
+            None => stage.open_or_create(process)?,
+        };
+        kept = Some(store.clone());
         if plan.meets == Meets::WithStore {
             process.world.meet();
         }
@@ -54,7 +60,10 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             match publish(process, stage, plan, &mut producer) {
                 Ok(()) => {}
                 // A newer process has the name: what is left is its business.
-                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced => return Ok(Then::Done),
+                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
+                    check_fenced(stage, &plan.name, producer.incarnation())?;
+                    return Ok(());
+                }
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -64,7 +73,7 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
                 _ => {}
             }
         }
-        Ok(Then::Done)
+        Ok(())
     })
 }
 
@@ -114,6 +123,14 @@ fn publish(
             }
         };
     }
+}
+
+/// P4: fenced is who has a newer incarnation after him, and nobody else.
+fn check_fenced(stage: &Stage, name: &str, mine: Incarnation) -> Result<(), String> {
+    if stage.allowed.damage || newest_open(&stage.memory, &stage.path, name)? > mine.get() {
+        return Ok(());
+    }
+    Err(format!("P4: incarnation {mine} of {name} was fenced, and no newer one was opened"))
 }
 
 fn draft(plan: &Producing, producer: &mut Producer, text: &str) -> batchweave::Result<Draft> {

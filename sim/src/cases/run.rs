@@ -11,14 +11,14 @@ use batchweave::Settings;
 use super::fates::Once;
 use super::judge::judge;
 use super::{Case, Mishap};
+use crate::Choices;
 use crate::actors::{Allowed, Producing, Stage, pass_segments, peek, produce};
 use crate::explore::{Explored, Fingerprint, Search, explore};
 use crate::fault::Method;
 use crate::mount::{Class, Mount, Traits};
 use crate::schedule::{Node, Style, World, mix, words_of};
+use crate::simulation::base;
 use crate::simulation::cast::Baton;
-use crate::simulation::{Setup, Shape, base};
-use crate::Choices;
 
 /// More calls than any run needs that ends.
 const CALLS_MAX: u64 = 20_000;
@@ -35,7 +35,7 @@ struct Assembled {
 
 pub(super) fn explore_case(case: &Case, runs_max: u64) -> Explored {
     let notices = notices(case);
-    let search = Search { runs_max, prunes: !case.plodding.1, is_noticed: Arc::clone(&notices) };
+    let search = Search { runs_max, prunes: true, is_noticed: Arc::clone(&notices) };
     let mut judged = HashSet::new();
     explore(&search, |choices, style| {
         let assembled = assemble(case, choices, style, &notices);
@@ -77,8 +77,8 @@ fn assemble(
     style: &dyn Fn(Fingerprint) -> Style,
     notices: &Notices,
 ) -> Assembled {
-    let setup = case.setup();
-    let (memory, ledger, _) = base::fork(&setup);
+    let kind = base::Kind { versions: case.base, synced: true, parts_per_step: 1, divisor: 1 };
+    let (memory, ledger, _) = base::fork(kind);
     let fates = Arc::new(Once {
         mishap: case.mishap,
         happened: AtomicBool::new(false),
@@ -98,7 +98,7 @@ fn assemble(
     let world = World::new(choices.clone(), style(Arc::clone(&fingerprint)), 1, CALLS_MAX, fates);
     let stage = Arc::new(Stage {
         path: PathBuf::from(base::PATH),
-        options: base::options(&setup),
+        options: base::options(kind),
         settings: Settings::new(),
         ledger,
         memory: memory.clone(),
@@ -154,32 +154,10 @@ fn add_all(case: &Case, world: &World, stage: &Arc<Stage>, node: impl Fn(usize) 
     }
 }
 
-impl Case {
-    /// What the store it begins with is made by.
-    fn setup(&self) -> Setup {
-        Setup {
-            shape: Shape::Traffic,
-            class: self.class,
-            nodes: self.writers.len(),
-            synced: true,
-            parts_per_step: 1,
-            divisor: 1,
-            base: self.base,
-            writers: Vec::new(),
-            readers: Vec::new(),
-            inspections: 0,
-            passes: self.passes,
-            wrongs: Vec::new(),
-            faults: 0,
-            style: Style::Sticky(0),
-        }
-    }
-}
-
 /// Which calls of a case others notice. Its store is there, and nothing in it changes but by the engine's own
 /// calls and by the removal of whole segments.
 fn notices(case: &Case) -> Notices {
-    let (all, removes, base, rings) = (case.plodding.0, case.passes > 0, case.base, case.looks > 0);
+    let (all, removes, base, rings) = (case.plods, case.passes > 0, case.base, case.looks > 0);
     Arc::new(move |method, on| {
         // Its name is known to one process only, until it is linked, and after that has no meaning.
         let staged = on.starts_with("stage/") && !on.contains(" -> ");

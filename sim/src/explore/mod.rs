@@ -68,8 +68,7 @@ impl Step {
             return false;
         }
         let elsewhere = (self.fingerprint)();
-        let digest =
-            |seed: u64| threads.iter().fold(mix(seed, elsewhere), |digest, part| mix(digest, *part));
+        let digest = |seed: u64| threads.iter().fold(mix(seed, elsewhere), |digest, part| mix(digest, *part));
         !self.met.lock().insert((digest(1), digest(2))) && self.search.prunes
     }
 
@@ -88,8 +87,7 @@ pub fn explore(
 ) -> Explored {
     let met = Arc::new(Mutex::new(HashSet::new()));
     let mut prefix: Vec<u32> = Vec::new();
-    let mut explored =
-        Explored { runs: 0, states: 0, ends: BTreeSet::new(), complete: false, failure: None };
+    let mut explored = Explored { runs: 0, states: 0, ends: BTreeSet::new(), complete: false, failure: None };
     while explored.runs < search.runs_max {
         let choices = Choices::replay(prefix.clone());
         let style = |fingerprint| {

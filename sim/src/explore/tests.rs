@@ -1,9 +1,9 @@
 //! Whether pruning hides an end: small programs, drawn by seed, searched with it and without.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
-use batchweave::storage::{Access, Dir, File, Storage};
+use batchweave::storage::{Access, Dir, File};
 
 use super::*;
 use crate::random::Random;
@@ -70,9 +70,7 @@ fn act(process: &Process, hands: &mut Hands, act: Act) -> String {
     let done = match act {
         Act::Create(name) => storage.create_exclusive(&hands.root, name).map(drop),
         Act::Link(name) => storage.link(&hands.root, &mine, &hands.root, name),
-        Act::Open(name) => {
-            storage.open(&hands.root, name, Access::Read).map(|file| hands.file = Some(file))
-        }
+        Act::Open(name) => storage.open(&hands.root, name, Access::Read).map(|file| hands.file = Some(file)),
         Act::ReadHeld => {
             let Some(file) = &hands.file else { return "nothing held".to_owned() };
             let mut buffer = [0; 8];
@@ -125,7 +123,7 @@ fn perform(process: &Process, acts: &[Act], told: &Mutex<Vec<(usize, Vec<String>
     Ok(())
 }
 
-fn digest(what: &impl std::hash::Hash) -> u64 {
+fn digest(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()

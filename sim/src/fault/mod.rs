@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use batchweave::env::{Env, System};
@@ -58,6 +58,7 @@ pub struct Fault {
     env: Arc<dyn Env>,
     judge: Option<Arc<dyn Judge>>,
     mounts: AtomicU64,
+    outlived: AtomicI32,
     record: Mutex<Record>,
 }
 
@@ -102,7 +103,14 @@ impl Fault {
     pub fn with_env(inner: Arc<dyn Storage>, plan: Plan, env: Arc<dyn Env>) -> Self {
         let record =
             Record { plan, calls: 0, counts: BTreeMap::new(), stopped: false, trace: VecDeque::new() };
-        Self { inner, env, judge: None, mounts: AtomicU64::new(0), record: Mutex::new(record) }
+        Self {
+            inner,
+            env,
+            judge: None,
+            mounts: AtomicU64::new(0),
+            outlived: AtomicI32::new(errno::ESTALE),
+            record: Mutex::new(record),
+        }
     }
 
     /// Besides the plan, this decides too.
@@ -124,8 +132,9 @@ impl Fault {
     }
 
     /// The filesystem is mounted anew: whatever was opened before has outlived what it stood for, and answers
-    /// ESTALE for ever.
-    pub fn remount(&self) {
+    /// with this errno for ever.
+    pub fn remount(&self, errno: i32) {
+        self.outlived.store(errno, Ordering::Relaxed);
         self.mounts.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -165,7 +174,7 @@ impl Fault {
 
     fn living<'h, T>(&self, handle: &'h Named<T>) -> io::Result<&'h Named<T>> {
         let outlived = handle.mounts != self.mounts.load(Ordering::Relaxed);
-        if outlived { Err(error(errno::ESTALE)) } else { Ok(handle) }
+        if outlived { Err(error(self.outlived.load(Ordering::Relaxed))) } else { Ok(handle) }
     }
 
     /// One call: counted, judged, made unless the plan says otherwise, traced. `make` gets the bytes it may

@@ -24,7 +24,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use batchweave::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word};
@@ -81,6 +81,10 @@ struct Handle {
     shared: Arc<Shared>,
     id: Id,
     epoch: u64,
+    /// Its place among all handles.
+    number: u64,
+    /// The newest failed sync that was told through it.
+    told: AtomicU64,
     writable: bool,
 }
 
@@ -122,7 +126,9 @@ impl Memory {
 
     fn handle(&self, state: &mut State, id: Id, writable: bool) -> Handle {
         state.node(id).handles += 1;
-        Handle { shared: Arc::clone(&self.shared), id, epoch: state.epoch, writable }
+        state.opened += 1;
+        let (epoch, number) = (state.epoch, state.opened);
+        Handle { shared: Arc::clone(&self.shared), id, epoch, number, told: AtomicU64::new(0), writable }
     }
 
     /// The node of a handle that isn't dead.
@@ -323,8 +329,14 @@ impl Storage for Memory {
     }
 
     fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
-        let (mut state, dir) = self.with_dir(dir)?;
-        state.sync_dir(dir);
+        let handle = dir.get::<Handle>();
+        let (mut state, id) = self.with_dir(dir)?;
+        let Some(handle) = handle else { return Err(error(errno::EBADF)) };
+        let failed = state.newest_failure(id).filter(|opened| handle.number <= *opened);
+        if failed.is_some_and(|failed| handle.told.fetch_max(failed, Ordering::Relaxed) < failed) {
+            return Err(error(errno::EIO));
+        }
+        state.sync_dir(id, handle.number);
         Ok(())
     }
 

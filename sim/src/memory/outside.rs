@@ -3,12 +3,13 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use batchweave::storage::{Dir, File};
 
 use super::power::Unsynced;
 use super::tree::{Body, Id, ROOT, State};
-use super::{Memory, Shared};
+use super::{Handle, Memory, Shared};
 use crate::schedule::mix;
 
 /// Which side of the filesystem is looked at.
@@ -81,14 +82,18 @@ impl Memory {
         Ok(())
     }
 
-    /// The same for a `sync_dir`: what was changed in the directory so far is made durable by no later sync,
-    /// of whatever directory, nor is what needs it. Later changes of other names are.
+    /// The same for a `sync_dir`: what was changed in the directory so far is made durable by no later sync
+    /// through a handle that is open now, of whatever directory, nor is what needs it. Later changes of other
+    /// names are, and so is all by a handle that is opened later.
     ///
     /// # Errors
     /// The handle is dead.
     pub fn fail_sync_dir(&self, dir: &Dir) -> io::Result<()> {
         let (mut state, id) = self.with_dir(dir)?;
         state.fail_sync_dir(id);
+        if let (Some(handle), Some(failed)) = (dir.get::<Handle>(), state.newest_failure(id)) {
+            handle.told.fetch_max(failed, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -125,6 +125,11 @@ fn a_fingerprint_is_of_names_and_bytes_alone() {
         assert_ne!(print, fork.memory.fingerprint(), "{what}");
     };
     differs("a name more", &|disk| disk.memory.link(&disk.root, "a", &disk.root, "c").unwrap());
+    let other = Disk::of(one.memory.fork());
+    one.memory.link(&one.root, "a", &one.root, "c").unwrap();
+    other.put(&other.root, "c", b"a");
+    assert_ne!(one.memory.fingerprint(), other.memory.fingerprint(), "a second name isn't a second file");
+    one.memory.remove(&one.root, "c").unwrap();
     differs("a name less", &|disk| disk.memory.remove(&disk.root, "a").unwrap());
     differs("a directory", &|disk| {
         disk.memory.remove(&disk.root, "a").unwrap();

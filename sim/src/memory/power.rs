@@ -2,10 +2,11 @@
 //!
 //! - What was synced is always left; what wasn't is left or lost by choice.
 //! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of
-//!   the same name, and of the directories above a rename's target. So `sync_dir` of one side of a rename
-//!   makes both durable.
-//! - A sync that fails gives up what it was to write: later ones go well without it. A cut may keep it all
-//!   the same.
+//!   the same directory, as journals do, and of the directories above a rename's target. So `sync_dir` of one
+//!   side of a rename makes both durable.
+//! - A sync that fails gives up what it was to write. As on Linux, each handle of a directory that was open
+//!   then is told once, by its next sync; after that it syncs well, without what was given up. A cut may
+//!   keep it all the same.
 //! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were
 //!   written.
 
@@ -66,21 +67,28 @@ impl State {
         }
     }
 
-    /// Makes a directory's entries durable, and what they need.
-    pub(super) fn sync_dir(&mut self, id: Id) {
-        let failed = self.failed();
+    /// Makes a directory's entries durable, and what they need, by the handle of this number.
+    pub(super) fn sync_dir(&mut self, id: Id, handle: u64) {
+        let failed = self.failed(handle);
         self.settle(|change| changes(change, id), &failed);
     }
 
+    /// How many handles had been opened when a sync of this directory last gave something up that is still
+    /// unsynced.
+    pub(super) fn newest_failure(&self, id: Id) -> Option<u64> {
+        self.pending.iter().filter(|change| changes(change, id)).filter_map(|change| change.failed).max()
+    }
+
     pub(super) fn fail_sync_dir(&mut self, id: Id) {
+        let opened = self.opened;
         for change in self.pending.iter_mut().filter(|change| changes(change, id)) {
-            change.failed = true;
+            change.failed = Some(opened);
         }
     }
 
     /// What a kernel does in its own time: everything becomes durable but what a failed sync gave up.
     pub(super) fn write_back(&mut self) {
-        let failed = self.failed();
+        let failed = self.failed(0);
         self.settle(|_| true, &failed);
         for node in self.nodes.values_mut() {
             if let Body::File(content) = &mut node.body {
@@ -97,12 +105,13 @@ impl State {
         Ok(())
     }
 
-    /// Which pending changes no sync makes durable: those that a failed one gave up, and what needs them.
-    fn failed(&self) -> BTreeSet<usize> {
+    /// Which pending changes no sync by a handle makes durable: those that a failed one gave up when it was
+    /// open, and what needs them.
+    fn failed(&self, handle: u64) -> BTreeSet<usize> {
         let mut failed = BTreeSet::new();
         let mut lost = Lost::default();
         for (place, change) in self.pending.iter().enumerate() {
-            if change.failed || !lost.allows(change) {
+            if change.failed.is_some_and(|opened| handle <= opened) || !lost.allows(change) {
                 lost.add(change);
                 failed.insert(place);
             }
@@ -173,7 +182,8 @@ impl State {
     fn cut_names(&mut self, keep: &mut dyn FnMut(&Unsynced) -> bool) {
         let mut lost = Lost::default();
         for change in mem::take(&mut self.pending) {
-            if lost.allows(&change) && keep(&Unsynced::Names(change.words.clone())) {
+            if lost.allows(&change) && lost.in_order(&change) && keep(&Unsynced::Names(change.words.clone()))
+            {
                 self.make_durable(&change);
             } else {
                 lost.add(&change);
@@ -197,9 +207,15 @@ impl State {
 struct Lost {
     names: BTreeSet<(Id, String)>,
     nodes: BTreeSet<Id>,
+    directories: BTreeSet<Id>,
 }
 
 impl Lost {
+    /// Whether nothing that came before a later change in its directory is lost.
+    fn in_order(&self, change: &Change) -> bool {
+        !change.edits.iter().any(|edit| self.directories.contains(&edit.dir))
+    }
+
     /// Whether a later change can be durable all the same.
     fn allows(&self, change: &Change) -> bool {
         !change.edits.iter().any(|edit| self.names.contains(&key(edit)))
@@ -209,6 +225,7 @@ impl Lost {
     fn add(&mut self, change: &Change) {
         self.names.extend(change.edits.iter().map(key));
         self.nodes.extend(change.edits.iter().filter_map(|edit| edit.node));
+        self.directories.extend(change.edits.iter().map(|edit| edit.dir));
     }
 }
 

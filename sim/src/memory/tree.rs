@@ -86,14 +86,17 @@ pub(super) struct Change {
     /// Directories without which it can't be durable: those above a rename's target, or the file would be
     /// nowhere.
     pub(super) under: Vec<Id>,
-    /// A sync of its directory failed: no later one makes it durable.
-    pub(super) failed: bool,
+    /// A sync of its directory failed when so many handles had been opened: none of these makes it durable
+    /// any more.
+    pub(super) failed: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) nodes: BTreeMap<Id, Node>,
     pub(super) pending: Vec<Change>,
+    /// Counts handles.
+    pub(super) opened: u64,
     /// Counts power cuts; a handle of an earlier epoch is dead.
     pub(super) epoch: u64,
     pub(super) pages_max: u64,
@@ -114,6 +117,7 @@ impl State {
             nodes: BTreeMap::from([(ROOT, root)]),
             pending: Vec::new(),
             epoch: 0,
+            opened: 0,
             pages_max: bytes_max / PAGE_BYTES as u64,
             inodes_max: None,
             pages_used: 0,
@@ -341,7 +345,7 @@ impl State {
             self.node(id).names -= 1;
             self.free_if_gone(id);
         }
-        self.pending.push(Change { words, edits, under, failed: false });
+        self.pending.push(Change { words, edits, under, failed: None });
     }
 
     pub(super) fn entries(&mut self, id: Id) -> &mut Entries {

@@ -87,6 +87,21 @@ fn what_is_flushed_is_not_yet_durable() {
 }
 
 #[test]
+fn a_power_cut_takes_what_was_not_flushed() {
+    let (mut a, _) = Node::two();
+    a.put("f", b"bytes");
+    let memory = a.mount.shared.memory.clone();
+    memory.write_back();
+    let file = a.mount.open(&a.root, "f", Access::Update).unwrap();
+    a.mount.write_at(&file, b"other", 0).unwrap();
+    memory.power_cut();
+    a.afresh();
+    assert_eq!(read(&a, "f"), b"bytes");
+    drop(file);
+    assert_eq!(read(&a, "f"), b"bytes");
+}
+
+#[test]
 fn growth_elsewhere_is_seen_by_opening_again() {
     let (a, b) = Node::two();
     let written = create(&a, "f", b"bytes");
@@ -118,8 +133,9 @@ fn a_full_disk_may_be_said_at_close_and_only_once() {
     a.mount.sync_file(&file).expect("errors come once");
     drop(file);
     a.mount.write_at(&other, &[1; 4096], 4096).unwrap();
+    a.mount.write_at(&other, &[2; 4096], 0).unwrap();
     assert_eq!(errno_of(a.mount.close(other)), Some(errno::ENOSPC));
-    assert_eq!(read(&a, "f").len(), 4096);
+    assert_eq!(read(&a, "f"), [1; 4096], "all that was written since is given up");
 }
 
 #[test]

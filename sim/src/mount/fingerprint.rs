@@ -30,7 +30,9 @@ impl Mount {
         let mut names: Vec<_> = cache
             .names
             .iter()
-            .flat_map(|(dir, names)| names.iter().map(|(name, id)| (birth(dir), name, id.as_ref().map(birth))))
+            .flat_map(|(dir, names)| {
+                names.iter().map(|(name, id)| (birth(dir), name, id.as_ref().map(birth)))
+            })
             .collect();
         names.sort_unstable();
         let mut changes: Vec<_> = cache.changes.iter().map(|(dir, count)| (birth(dir), count)).collect();

@@ -229,23 +229,3 @@ fn what_replaces_an_open_file_leaves_a_moment_without_the_name() {
     drop(held);
     assert_eq!(a.names(), ["f"]);
 }
-
-#[test]
-fn a_crash_and_a_power_cut_leave_nothing_to_remember() {
-    let (a, mut b) = Node::two();
-    for round in 0..2 {
-        let name = round.to_string();
-        assert_eq!(errno_of(b.open(&name)), ENOENT);
-        a.put(&name, b"");
-        assert_eq!(errno_of(b.open(&name)), ENOENT);
-        let memory = &a.mount.shared.memory;
-        memory.write_back();
-        if round == 0 {
-            b.mount.crash();
-        } else {
-            memory.power_cut();
-        }
-        b.afresh();
-        b.open(&name).unwrap();
-    }
-}

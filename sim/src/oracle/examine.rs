@@ -164,6 +164,20 @@ fn publish_step(store: &Store) -> Result<(), String> {
     Ok(())
 }
 
+/// The version of the newest Open of a name, or of its Retire.
+///
+/// # Errors
+/// The log can't be read.
+pub fn newest_open(memory: &Memory, path: &Path, name: &str) -> Result<u64, String> {
+    let Some(store) = open(&memory.fork(), path, 5)? else { return Ok(0) };
+    let tail = Tail::load(store.inner()).map_err(|error| format!("the log can't be loaded: {error}"))?;
+    let known = tail.state.producers.iter().find(|(known, _)| known.as_str() == name);
+    Ok(known.map_or(0, |(_, known)| {
+        let retired = if known.finished { known.last_version.get() } else { 0 };
+        retired.max(known.last_open.get())
+    }))
+}
+
 /// Holds the log's end against the ledger where old segments are gone: all that is acknowledged is in, and
 /// nothing twice; somebody new can go on.
 ///

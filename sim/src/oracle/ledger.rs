@@ -22,6 +22,10 @@ struct Book {
     flushed: BTreeMap<(String, u64), String>,
     /// What every step holds, as delivered: the same whoever reads it, and when (P1, P2).
     delivered: BTreeMap<u64, Vec<String>>,
+    /// Where the stream ended for a reader.
+    ended: Option<u64>,
+    /// Whether a close was acknowledged: nobody opens the stream again.
+    closed: bool,
     /// How many steps have outlived the last power cut for sure; none if there was none.
     durable: Option<u64>,
     /// Incarnations by name.
@@ -129,6 +133,29 @@ impl Ledger {
         }
     }
 
+    /// The stream ended for a reader before a step.
+    ///
+    /// # Errors
+    /// For another one it ended elsewhere.
+    pub fn end(&self, step: u64) -> Result<(), String> {
+        let mut book = self.0.lock();
+        let known = *book.ended.get_or_insert(step);
+        if known == step {
+            return Ok(());
+        }
+        Err(format!("P2: the stream ended before step {known} for one reader and before {step} for another"))
+    }
+
+    /// A close of the stream was acknowledged.
+    pub fn close(&self) {
+        self.0.lock().closed = true;
+    }
+
+    /// How many parts are acknowledged for sure, with all before them.
+    pub fn acknowledged_parts(&self) -> u64 {
+        self.0.lock().acknowledged_parts()
+    }
+
     /// A step was delivered.
     ///
     /// # Errors
@@ -172,6 +199,7 @@ impl Ledger {
         let mut book = self.0.lock();
         let steps = book.acknowledged_parts() / parts_per_step;
         book.delivered.retain(|step, _| *step < steps);
+        book.ended = book.ended.filter(|_| book.closed);
         book.durable = Some(steps);
     }
 
@@ -213,6 +241,9 @@ impl Ledger {
             Left::All => u64::MAX,
             Left::Durable => book.acknowledged_parts() / parts_per_step,
         };
+        if book.closed && replayed.state.ends.is_empty() {
+            return Err("P6: the stream's close was acknowledged, and isn't in the log".to_owned());
+        }
         for ((name, sequence), known) in &book.acknowledged {
             let place = known.published.part.get() as usize;
             let holder = replayed.holders.get(place);

@@ -21,9 +21,9 @@ use std::time::Duration;
 use batchweave::storage::Storage;
 use parking_lot::{Condvar, Mutex};
 
+use self::baton::Shared;
 pub(crate) use self::baton::mix;
 pub use self::baton::{On, Style};
-use self::baton::Shared;
 pub use self::process::Process;
 use self::state::{Living, State};
 pub use self::story::{Event, Story};
@@ -260,6 +260,7 @@ impl World {
     }
 }
 
+/// What a panic said.
 pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     words

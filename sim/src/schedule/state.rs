@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::Condvar;
 
+use super::CALL_COST;
 use super::baton::{On, Style};
 use super::story::Story;
-use super::CALL_COST;
 use crate::Choices;
 use crate::explore::Step;
 use crate::fault::Fault;
@@ -230,9 +230,7 @@ impl State {
         for (number, thread) in &self.threads {
             let (ready, deadline) = match thread.status {
                 Status::Ready => (1, 0),
-                Status::Blocked { deadline, .. } => {
-                    (0, deadline.map_or(u64::MAX, |at| at.as_nanos() as u64))
-                }
+                Status::Blocked { deadline, .. } => (0, deadline.map_or(u64::MAX, |at| at.as_nanos() as u64)),
             };
             key.extend([*number, thread.history, ready, deadline]);
         }

@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use super::base;
 use super::setup::{Setup, Shape};
 use crate::Choices;
-use crate::actors::{Allowed, Consuming, Meets, Producing, Stage, consume, inspect, pass_segments, produce};
+use crate::actors::{
+    Allowed, Consuming, Meets, Producing, Stage, close, consume, inspect, pass_segments, produce, watch,
+};
 use crate::damage::Damage;
 use crate::faults::{Coverage, Faults, Next};
-use crate::mount::{Mount, Pause};
+use crate::mount::{Mount, Pause, Traits};
 use crate::schedule::{Node, World};
 
 /// More calls than any run needs that ends.
@@ -28,8 +30,8 @@ pub(super) struct Cast {
 
 impl Cast {
     pub(super) fn assemble(setup: &Setup, seed: u64, choices: &Choices, coverage: &Arc<Coverage>) -> Self {
-        let (memory, ledger, base_parts) = base::fork(setup);
-        let damage = Arc::new(Damage::default());
+        let (memory, ledger, base_parts) = base::fork(setup.store());
+        let damage = Arc::new(Damage::new(setup.base));
         let faults = Arc::new(Faults {
             kinds: setup.wrongs.clone(),
             next: Mutex::new(Next { left: setup.faults, wrong: None }),
@@ -45,7 +47,8 @@ impl Cast {
         let nodes: Vec<Node> = (0..setup.nodes)
             .map(|number| {
                 let pause = Arc::new(Baton(world.downgrade()));
-                let mount = Mount::new(memory.clone(), setup.class, choices.clone(), pause);
+                let traits = Traits { wild_one_in: setup.wild_one_in, ..setup.class.traits() };
+                let mount = Mount::with_traits(memory.clone(), setup.class, traits, choices.clone(), pause);
                 faults.mounts.lock().push(mount.clone());
                 let years_off = i64::from(*choices.one_of(&[0, 10, -10]));
                 Node { number, storage: Arc::new(mount), years_off }
@@ -53,14 +56,14 @@ impl Cast {
             .collect();
         let stage = Arc::new(Stage {
             path: PathBuf::from(base::PATH),
-            options: base::options(setup),
-            settings: Settings::new(),
+            options: base::options(setup.store()),
+            settings: setup.io_patience.map_or(Settings::new(), |most| Settings::new().io_patience(most)),
             ledger,
             memory,
             allowed: Allowed {
                 failures: setup.faults > 0,
                 damage: setup.shape == Shape::Damage,
-                refusals: false,
+                closes: setup.closers > 0,
             },
         });
         let cast = Self { world, stage, damage };
@@ -102,6 +105,19 @@ impl Cast {
         if setup.inspections > 0 {
             let (stage, times, synced) = (Arc::clone(&self.stage), setup.inspections, setup.synced);
             self.world.add(on(), "inspector", 0, move |process| inspect(process, &stage, times, synced));
+        }
+        for number in 0..setup.watchers {
+            let stage = Arc::clone(&self.stage);
+            let name = format!("watcher {number}");
+            self.world.add(on(), &name, 1, move |process| watch(process, &stage, 4));
+        }
+        for number in 0..setup.closers {
+            let stage = Arc::clone(&self.stage);
+            let name = format!("closer {number}");
+            self.world.add(on(), &name, 1, move |process| {
+                process.env().sleep(Duration::from_millis(u64::from(process.world.choices().pick(100))));
+                close(process, &stage)
+            });
         }
         if setup.passes > 0 {
             let (stage, passes) = (Arc::clone(&self.stage), setup.passes);

@@ -7,17 +7,20 @@
 
 pub(crate) mod base;
 pub(crate) mod cast;
+mod hunt;
 mod setup;
 mod shrink;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+pub use self::hunt::hunt;
 pub use self::setup::{Setup, Shape};
 pub use self::shrink::shrink;
 use crate::faults::Coverage;
 use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
-use crate::schedule::Story;
+use crate::schedule::{Story, words_of};
 use crate::{Choices, Taken};
 
 /// What a run came to.
@@ -62,7 +65,11 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
     let setup = Setup::draw(shape, &choices);
     let cast = cast::Cast::assemble(&setup, seed, &choices, coverage);
     let end = cast.world.run();
-    let trouble = end.trouble.or_else(|| judge(&setup, &cast, &choices).err());
+    let judged = || catch_unwind(AssertUnwindSafe(|| judge(&setup, &cast, &choices)));
+    let trouble = end.trouble.or_else(|| match judged() {
+        Ok(judged) => judged.err(),
+        Err(panic) => Some(words_of(&*panic)),
+    });
     Report {
         seed,
         setup: format!("{setup:?}"),
@@ -82,7 +89,8 @@ fn judge(setup: &Setup, cast: &cast::Cast, choices: &Choices) -> Result<(), Stri
     }
     examine(&stage.memory, &stage.path, &stage.ledger)?;
     goes_on(&stage.memory, &stage.path, &stage.ledger)?;
-    if setup.synced {
+    // What was damaged was mended by hand, which nobody syncs.
+    if setup.synced && setup.shape != Shape::Damage {
         examine_after_power_cut(&stage.memory, &stage.path, &stage.ledger, choices)?;
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! What a run draws before it begins; the first answer to each question is the simplest.
 
+use std::time::Duration;
+
+use super::base::Kind;
 use crate::faults::Wrong;
 use crate::mount::Class;
 use crate::{Choices, Style};
@@ -69,17 +72,35 @@ pub struct Setup {
     pub readers: Vec<Reader>,
     /// How often somebody looks at everything.
     pub inspections: u32,
+    /// Who asks for the stream's end.
+    pub watchers: u32,
+    /// Who closes the stream.
+    pub closers: u32,
+    /// Of how many times that a node may answer from a stale cache it does so once; never when 0.
+    pub wild_one_in: u32,
     /// How often segments pass.
     pub passes: u32,
     /// What may go wrong.
     pub wrongs: Vec<Wrong>,
     /// How many things do.
     pub faults: u32,
+    /// How long a mount that is away is waited for; none for as long as by default.
+    pub io_patience: Option<Duration>,
     /// How threads are chosen.
     pub style: Style,
 }
 
 impl Setup {
+    /// The store that the run begins with.
+    pub(super) fn store(&self) -> Kind {
+        Kind {
+            versions: self.base,
+            synced: self.synced,
+            parts_per_step: self.parts_per_step,
+            divisor: self.divisor,
+        }
+    }
+
     /// Draws a set-up.
     pub fn draw(shape: Option<Shape>, choices: &Choices) -> Self {
         // Most runs are traffic: it has most to go wrong.
@@ -108,9 +129,15 @@ impl Setup {
             _ => (0..choices.pick(3)).map(|_| Reader::draw(choices)).collect(),
         };
         let inspections = if shape == Shape::Traffic && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
+        let watchers = if shape == Shape::Damage { 0 } else { choices.pick(2) };
+        let closers = if shape == Shape::Traffic && choices.chance(6) { 1 + choices.pick(2) } else { 0 };
+        let wild_one_in = *choices.one_of(&[0, 2, 1]);
         let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
         let wrongs = Self::wrongs(shape, class, synced);
         let faults = choices.pick(5);
+        // What is damaged doesn't come back: waiting for it long shows nothing more.
+        let short = shape == Shape::Damage || choices.chance(3);
+        let io_patience = short.then_some(Duration::from_millis(300));
         let style = Self::draw_style(choices);
         Self {
             shape,
@@ -123,9 +150,13 @@ impl Setup {
             writers,
             readers,
             inspections,
+            watchers,
+            closers,
+            wild_one_in,
             passes,
             wrongs,
             faults,
+            io_patience,
             style,
         }
     }

@@ -1,0 +1,47 @@
+//! Looking for a planted bug.
+
+use std::sync::Arc;
+
+use super::{Shape, simulate};
+use crate::faults::Coverage;
+
+/// Plants a bug by its name, or `none`, and simulates seeds from 0 until a promise is broken: after how many
+/// schedules, and which.
+///
+/// # Errors
+/// There is no such bug, or this build can't plant any.
+pub fn hunt(bug: &str, seeds: u64) -> Result<Option<(u64, String)>, String> {
+    let shape = plant(bug)?;
+    let coverage = Arc::new(Coverage::default());
+    for seed in 0..seeds {
+        if let Some(trouble) = simulate(seed, shape, &coverage).trouble {
+            return Ok(Some((seed + 1, trouble)));
+        }
+    }
+    Ok(None)
+}
+
+/// Plants the bug; gives what a run has to be about for it to show, if not any.
+#[cfg(batchweave_planted)]
+fn plant(bug: &str) -> Result<Option<Shape>, String> {
+    use batchweave::planted::{Bug, plant};
+    if bug == "none" {
+        plant(None);
+        return Ok(None);
+    }
+    let bug: Bug = bug.parse().map_err(|error| format!("{error}"))?;
+    plant(Some(bug));
+    Ok(match bug {
+        Bug::AckOnLink | Bug::AckOnReread | Bug::SequenceIgnored => Some(Shape::Sleepers),
+        Bug::HoleIsHead => Some(Shape::Damage),
+        _ => Some(Shape::Traffic),
+    })
+}
+
+#[cfg(not(batchweave_planted))]
+fn plant(bug: &str) -> Result<Option<Shape>, String> {
+    match bug {
+        "none" => Ok(None),
+        _ => Err("this build can't plant a bug: it lacks --cfg batchweave_planted".to_owned()),
+    }
+}
