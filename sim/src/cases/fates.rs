@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Mishap;
-use super::run::Notices;
 use crate::errno;
+use crate::explore::Notices;
 use crate::fault::{Failure, Fate, Method};
 use crate::schedule::{Fates, World};
 

@@ -13,7 +13,7 @@ use super::judge::judge;
 use super::{Case, Mishap};
 use crate::Choices;
 use crate::actors::{Allowed, Producing, Stage, pass_segments, peek, produce};
-use crate::explore::{Explored, Fingerprint, Search, explore};
+use crate::explore::{Explored, Fingerprint, Notices, Search, explore};
 use crate::fault::Method;
 use crate::mount::{Class, Mount, Traits};
 use crate::schedule::{Node, Style, World, mix, words_of};
@@ -22,9 +22,6 @@ use crate::simulation::cast::Baton;
 
 /// More calls than any run needs that ends.
 const CALLS_MAX: u64 = 20_000;
-
-/// Whether other processes can notice a call on something, or the call what they do.
-pub(super) type Notices = Arc<dyn Fn(Method, &str) -> bool + Send + Sync>;
 
 /// A case that is about to run.
 struct Assembled {

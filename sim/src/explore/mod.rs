@@ -18,6 +18,9 @@ use parking_lot::Mutex;
 use crate::schedule::{Style, mix};
 use crate::{Choices, End, Method};
 
+/// Whether another process can notice a call on something, or the call what another process does.
+pub type Notices = Arc<dyn Fn(Method, &str) -> bool + Send + Sync>;
+
 /// How a case is searched.
 #[derive(Clone)]
 pub struct Search {
@@ -25,8 +28,8 @@ pub struct Search {
     pub runs_max: u64,
     /// Whether a state that was met before is given up.
     pub prunes: bool,
-    /// Whether another process can notice a call on something, or the call another process.
-    pub is_noticed: Arc<dyn Fn(Method, &str) -> bool + Send + Sync>,
+    /// Which calls others can notice.
+    pub is_noticed: Notices,
 }
 
 /// What a search came to.

@@ -98,7 +98,10 @@ fn act(process: &Process, hands: &mut Hands, act: Act) -> String {
     format!("{:?}", done.map_err(|error| error.to_string()))
 }
 
-fn perform(process: &Process, acts: &[Act], told: &Mutex<Vec<(usize, Vec<String>)>>) -> Result<(), String> {
+/// What each came to, once it has ended.
+type Told = Mutex<Vec<(usize, Vec<String>)>>;
+
+fn perform(process: &Process, acts: &[Act], told: &Told) -> Result<(), String> {
     let storage = process.storage();
     let root = storage.open_root("/".as_ref()).map_err(|error| error.to_string())?;
     let file = storage.create_exclusive(&root, &format!("of{}", process.number));
@@ -133,7 +136,7 @@ fn searched(programs: &[Vec<Act>], class: Class, prunes: bool) -> Explored {
     let search = Search { runs_max: 400_000, prunes, is_noticed: Arc::new(|_, _| true) };
     explore(&search, |choices, style| {
         let memory = Memory::new();
-        let told: Arc<Mutex<Vec<(usize, Vec<String>)>>> = Arc::default();
+        let told: Arc<Told> = Arc::default();
         let mounts: Arc<Mutex<Vec<Mount>>> = Arc::default();
         let fingerprint: Fingerprint = {
             let (memory, told, mounts) = (memory.clone(), Arc::clone(&told), Arc::clone(&mounts));
