@@ -31,6 +31,7 @@ pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
 use self::word::Watched;
 use crate::errno::{self, error};
+use crate::mount::{dir_digest, file_digest};
 
 /// The newest calls that a trace keeps.
 const TRACE_CALLS_MAX: usize = 1 << 16;
@@ -71,8 +72,11 @@ pub trait Judge: Send + Sync {
     /// A call has ended. It is the judge's to keep: a trace has only what no judge has heard of.
     fn after(&self, call: Call);
 
-    /// The process has got bytes, names or a size, by their digest: what it does next may depend on them.
+    /// The process has got something, by its digest: what it does next may depend on it.
     fn saw(&self, _digest: u64) {}
+
+    /// The process is about to look at a word in shared memory.
+    fn looks(&self) {}
 }
 
 struct Record {
@@ -297,6 +301,7 @@ impl Storage for Fault {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let inner =
             self.call(Method::OpenRoot, path.display().to_string(), |_| self.inner.open_root(path))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, String::new())))
     }
 
@@ -308,6 +313,7 @@ impl Storage for Fault {
         let parent = self.dir(parent)?;
         let path = parent.child(name);
         let inner = self.call(Method::OpenDir, path.clone(), |_| self.inner.open_dir(&parent.inner, name))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, path)))
     }
 
@@ -316,6 +322,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let make = |_| self.inner.create_exclusive(&parent.inner, name);
         let inner = self.call(Method::CreateExclusive, path.clone(), make)?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -324,6 +331,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let inner =
             self.call(Method::Open, path.clone(), |_| self.inner.open(&parent.inner, name, access))?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -351,7 +359,9 @@ impl Storage for Fault {
 
     fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
         let parent = self.dir(parent)?;
-        self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))
+        let kind = self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))?;
+        self.saw(kind == Kind::Directory);
+        Ok(kind)
     }
 
     fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -371,6 +381,7 @@ impl Storage for Fault {
             self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
         })?;
         self.moved(Method::WriteAt, put as u64);
+        self.saw(put);
         Ok(put)
     }
 
@@ -388,6 +399,7 @@ impl Storage for Fault {
             self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
         })?;
         self.moved(Method::CopyRange, copied);
+        self.saw(copied);
         Ok(copied)
     }
 
@@ -395,6 +407,7 @@ impl Storage for Fault {
         let mapped = self.file(mapped)?;
         let mapping = self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))?;
         self.moved(Method::Map, mapping.len() as u64);
+        self.saw(mapping.len());
         Ok(mapping)
     }
 
@@ -431,6 +444,7 @@ impl Storage for Fault {
         let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
         names.iter().for_each(|name| self.saw(name));
         self.moved(Method::List, names.iter().map(|name| name.len() as u64).sum());
+        self.saw(dir_digest(&listed.inner));
         Ok(names)
     }
 
@@ -456,7 +470,9 @@ impl Storage for Fault {
 
     fn space(&self, of: &Dir) -> io::Result<Space> {
         let of = self.dir(of)?;
-        self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))
+        let space = self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))?;
+        self.saw((space.bytes_free, space.inodes_free));
+        Ok(space)
     }
 
     fn mount(&self, of: &Dir) -> io::Result<Mount> {

@@ -15,6 +15,7 @@ pub(super) struct Watched {
 
 impl Word for Watched {
     fn load(&self) -> u32 {
+        self.judge.looks();
         let said = self.word.load();
         self.judge.saw(said.into());
         said

@@ -5,8 +5,8 @@
 //!   tamer decisions that go wrong too.
 //! - The set-up is drawn like everything else, so it is shrunk like everything else.
 
-mod base;
-mod cast;
+pub(crate) mod base;
+pub(crate) mod cast;
 mod hunt;
 mod setup;
 mod shrink;
