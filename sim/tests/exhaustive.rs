@@ -1,7 +1,7 @@
 //! Every schedule of small cases of the real engine (`batchweave_sim::cases`), as the model does with the
 //! protocol in the abstract.
 //!
-//! With `BATCHWEAVE_EXHAUSTIVE=all` the larger ones too, which take half an hour.
+//! With `BATCHWEAVE_EXHAUSTIVE=all` the larger ones too, which take long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -47,8 +47,8 @@ fn every_schedule_of_the_large_cases_keeps_the_promises() {
     }
 }
 
-/// A call that nobody notices is made at once: with each counted as noticed, no other end is reached. (But for
-/// who rings last, where nobody listens: so two writers here have no doorbell.)
+/// A call that nobody notices is made at once: with each counted as noticed, no other end is reached. (But
+/// for who rings last, where nobody listens: so two writers here have no doorbell.)
 #[test]
 fn calls_that_nobody_notices_hide_nothing() {
     for case in [

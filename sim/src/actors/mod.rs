@@ -17,7 +17,7 @@ use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
 pub use disturb::{close, inspect, pass_segments, watch};
-pub use peek::peek;
+pub use peek::{ask, peek};
 pub use produce::{Meets, Producing, produce};
 
 use crate::oracle::Ledger;

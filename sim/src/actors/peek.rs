@@ -1,4 +1,4 @@
-//! A reader that waits for nothing: it opens the store, reads what there is, and looks again.
+//! Readers that wait for nothing: one reads what there is, one asks how far that goes.
 
 use batchweave::{ConsumerOptions, Next, Share, Start};
 
@@ -25,6 +25,27 @@ pub fn peek(process: &Process, stage: &Stage, looks: u32) -> Result<(), String> 
                 }
                 stage.ledger.deliver(next.get(), texts_of(&batch, parts)?)?;
                 next = next.next();
+            }
+        }
+        Ok(())
+    })
+}
+
+/// By a handle that it had before, asks for the stream's end, `looks` times: no answer is older than what was
+/// acknowledged before it was asked for.
+///
+/// # Errors
+/// One is.
+pub fn ask(process: &Process, stage: &Stage, looks: u32) -> Result<(), String> {
+    stage.persist(process, || {
+        let store = stage.open_or_create(process)?;
+        store.info()?;
+        process.world.meet();
+        for _ in 0..looks {
+            let known = stage.ledger.acknowledged_parts() / u64::from(store.options().parts_per_step);
+            let said = store.info()?.next_step.get();
+            if said < known {
+                return Err(format!("P6: step {known} was acknowledged up to, the store says {said}").into());
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What holds at the end of every schedule.
 //!
-//! The model's two properties, by what readers see: the steps that are there, and those that somebody had read
-//! before they were removed. Besides, all that the oracle knows.
+//! The model's two properties, by what readers see: the steps that are there, and those that somebody had
+//! read before they were removed. Besides, all that the oracle knows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

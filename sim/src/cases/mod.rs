@@ -4,8 +4,8 @@
 //! - A case is two or three processes with a few calls each on a store of a few versions. What they do before
 //!   they meet is one after the other; from then on the order of their calls is open, and so is whatever a
 //!   close-to-open mount may answer.
-//! - At the end of every schedule the model's [properties](self::judge) are held against what is left, and the
-//!   oracle's.
+//! - At the end of every schedule the model's [properties](self::judge) are held against what is left, and
+//!   the oracle's.
 //! - Each process has a node of its own, so what it does to its node's caches nobody else notices.
 
 mod fates;
@@ -51,6 +51,8 @@ pub struct Case {
     pub writers: Vec<Writer>,
     /// How often a reader, if there is one, reads to the end.
     pub looks: u32,
+    /// How often somebody, if there is one, asks for the stream's end.
+    pub asks: u32,
     /// How often two segments pass at once, and what may be removed is.
     pub passes: u32,
     /// What goes wrong.
@@ -70,12 +72,14 @@ pub const CLASSES: [Class; 4] = [Class::Local, ONE_SERVER, THREE_SERVERS, Class:
 
 /// The cases that take a second or few.
 pub fn small() -> Vec<Case> {
-    let of_all: [Kind; 7] = [
+    let of_all: [Kind; 9] = [
         publish_against_publish,
         open_against_publish,
         publish_against_a_boundary,
         a_sleeper,
         a_sleeper_in_a_boundary,
+        a_question,
+        an_overtaken_reader,
         a_death,
         a_lost_reply,
     ];
@@ -108,6 +112,7 @@ impl Case {
             base,
             writers: writers.to_vec(),
             looks: 0,
+            asks: 0,
             passes: 0,
             mishap: Mishap::None,
             plods: false,
@@ -204,4 +209,14 @@ pub fn a_lost_reply(class: Class) -> Case {
 /// A reader opens the store and reads while a writer publishes over a boundary: it sees a prefix (P6).
 pub fn a_look_at_a_boundary(class: Class) -> Case {
     Case { looks: 1, ..Case::new("a look at a boundary", class, 14, &[opened("a", 2)]) }
+}
+
+/// A reader asks for the stream's end before, while or after two segments pass, and its own is removed (R7).
+pub fn an_overtaken_reader(class: Class) -> Case {
+    Case { asks: 2, passes: 1, ..Case::new("an overtaken reader", class, 3, &[]) }
+}
+
+/// A reader asks for the stream's end while a writer publishes: what is acknowledged is in every answer (P6).
+pub fn a_question(class: Class) -> Case {
+    Case { asks: 2, ..Case::new("a question", class, 3, &[opened("a", 1)]) }
 }

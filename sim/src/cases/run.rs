@@ -12,7 +12,7 @@ use super::fates::Once;
 use super::judge::judge;
 use super::{Case, Mishap};
 use crate::Choices;
-use crate::actors::{Allowed, Producing, Stage, pass_segments, peek, produce};
+use crate::actors::{Allowed, Producing, Stage, ask, pass_segments, peek, produce};
 use crate::explore::{Explored, Fingerprint, Notices, Search, explore};
 use crate::fault::Method;
 use crate::mount::{Class, Mount, Traits};
@@ -116,7 +116,7 @@ fn assemble(
 }
 
 fn add_all(case: &Case, world: &World, stage: &Arc<Stage>, node: impl Fn(usize) -> Node) {
-    let readers = usize::from(case.looks > 0);
+    let readers = usize::from(case.looks > 0) + usize::from(case.asks > 0);
     let passing = usize::from(case.passes > 0);
     world.expect(case.writers.len() + readers + passing);
     for (number, writer) in case.writers.iter().enumerate() {
@@ -136,9 +136,13 @@ fn add_all(case: &Case, world: &World, stage: &Arc<Stage>, node: impl Fn(usize) 
         let (stage, looks) = (Arc::clone(stage), case.looks);
         world.add(&node(case.writers.len()), "reader", 0, move |process| peek(process, &stage, looks));
     }
+    if case.asks > 0 {
+        let (stage, asks) = (Arc::clone(stage), case.asks);
+        world.add(&node(case.writers.len() + 1), "asker", 0, move |process| ask(process, &stage, asks));
+    }
     if case.passes > 0 {
         let (stage, passes) = (Arc::clone(stage), case.passes);
-        world.add(&node(case.writers.len() + 1), "time", 0, move |process| {
+        world.add(&node(case.writers.len() + 2), "time", 0, move |process| {
             process.world.meet();
             for pass in 0..passes {
                 if pass > 0 {

@@ -232,8 +232,8 @@ impl World {
         self.say("the power is cut".to_owned());
     }
 
-    /// Hands the baton on, and gets it back some time. `seen` is a digest of what the caller has got since its
-    /// last call.
+    /// Hands the baton on, and gets it back some time. `seen` is a digest of what the caller has got since
+    /// its last call.
     pub fn pause(&self, seen: u64) {
         self.0.saw(seen);
         self.0.turn();
