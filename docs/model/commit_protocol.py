@@ -5,7 +5,8 @@ Every interleaving of WRITERS racing writers, each with BATCHES batches, and one
 operation at a time. A writer may sleep for any time between two operations. With --stale, a directory that was
 resolved once may be used again by its handle after it was renamed away or replaced (NFS).
 
-Properties: an acknowledged batch is in the log; no batch is in the log twice.
+Properties: an acknowledged batch is in the log; no batch is in the log twice. The engine itself is held to them in
+every schedule of small cases (sim/src/cases).
 
   commit_protocol.py --check marks          the protocol: passes
   commit_protocol.py --check none           acknowledges when link succeeds: a lost commit is found

@@ -1,7 +1,7 @@
 //! Damage from outside: commits that are purged, or can't be read, while others use them.
 //!
-//! - What is purged is kept aside: when a run is over it is put back, and if its name has been taken meanwhile
-//!   a hole in the log was taken for its head (R8).
+//! - What is purged is kept aside: when a run is over it is put back, and if its name has been taken
+//!   meanwhile a hole in the log was taken for its head (R8).
 //! - Only what was there before the run is purged, but for the newest commit: that there was one, nobody
 //!   could know. Nor could a writer that hasn't read a commit yet when it vanishes: it looks beyond its head
 //!   on opening only (R8), and its successors see by `seen` that it has filled a hole (R10).

@@ -14,6 +14,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 pub mod actors;
+pub mod cases;
 mod choice;
 pub mod contract;
 mod damage;
@@ -33,7 +34,7 @@ mod skip_zeros;
 pub use choice::{Choices, Taken};
 pub use damage::Damage;
 pub use env::Seeded;
-pub use explore::{Explored, Step, explore};
+pub use explore::{Explored, Fingerprint, Notices, Search, Step, explore};
 pub use fault::{Call, Failure, Fate, Fault, Judge, Match, Method, Outcome, Plan, Stopped};
 pub use faults::{Coverage, Faults, Wrong};
 pub use memory::{Memory, Unsynced};

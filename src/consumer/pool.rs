@@ -15,6 +15,8 @@ use crate::limits::{POOL_BYTES_MAX, SLICE_ALIGN_BYTES};
 
 const ALIGN: usize = SLICE_ALIGN_BYTES as usize;
 const GRAIN: usize = 64 << 10;
+/// Of small buffers, one of which is held for each small commit that is open.
+const GRAIN_SMALL: usize = 16 << 10;
 
 /// The buffers that are free, and how often one was there when asked for.
 #[derive(Debug, Default)]
@@ -33,7 +35,9 @@ struct Free {
 impl Pool {
     /// A buffer of `length` bytes, begun at a multiple of 4096; its content is undefined.
     pub(crate) fn take(self: &Arc<Self>, length: usize) -> Result<Buffer> {
-        let needed = length.checked_add(ALIGN).and_then(|bytes| bytes.checked_next_multiple_of(GRAIN));
+        let grain = |bytes: usize| if bytes <= GRAIN { GRAIN_SMALL } else { GRAIN };
+        let aligned = length.checked_add(ALIGN);
+        let needed = aligned.and_then(|bytes| bytes.checked_next_multiple_of(grain(bytes)));
         let too_long = || Error::new(ErrorKind::Full, format!("no memory for a buffer of {length} bytes"));
         let needed = needed.ok_or_else(too_long)?;
         let bytes = match self.reuse(needed) {
@@ -130,8 +134,9 @@ mod tests {
             assert_eq!(buffer.as_ptr() as usize % ALIGN, 0);
         }
         assert_eq!(pool.hits_and_misses(), (2, 1));
-        drop(pool.take(10).unwrap());
+        let small = pool.take(10_000).unwrap();
         assert_eq!(pool.hits_and_misses(), (2, 2), "a buffer far too large isn't given for little");
+        assert_eq!(small.bytes.len(), GRAIN_SMALL, "a small commit that is open holds little");
     }
 
     #[test]

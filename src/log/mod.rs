@@ -9,9 +9,11 @@
 pub mod apply;
 #[cfg(test)]
 mod apply_tests;
+mod beyond;
 pub mod build;
 pub mod doorbell;
 pub mod index;
+pub mod known;
 pub mod locate;
 pub mod marks;
 pub mod open;

@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 use super::apply::{Commit, Void};
 use super::index::Index;
+pub use super::known::Entry;
 use super::patience::may_pass;
 use super::state::State;
 use super::{Log, doorbell, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
-use crate::format::index::VersionEntry;
 use crate::format::names;
 use crate::format::record::Record;
-use crate::id::{Checksum, Nonce, Part, Segment, Version};
+use crate::id::{Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
 use crate::planted::{Bug, is_planted};
-use crate::storage::{Dir, File, Names};
+use crate::storage::{Dir, File};
 
 /// How carefully the log is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,31 +41,6 @@ pub enum Care {
     Answering,
 }
 
-/// A replayed commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its nonce.
-    pub nonce: Nonce,
-    /// Its record checksum.
-    pub checksum: Checksum,
-    /// The number of its record's kind.
-    pub kind: u16,
-    /// Why it has no effect; none if it has.
-    pub void: Option<Void>,
-    /// The part after those before it.
-    pub first_part: Part,
-    /// How many parts it adds.
-    pub parts: u32,
-}
-
-impl Entry {
-    /// Its entry in an index.
-    pub fn indexed(&self) -> VersionEntry {
-        let void = self.void.map_or(0, Void::number);
-        VersionEntry { nonce: self.nonce, checksum: self.checksum, kind: self.kind, void }
-    }
-}
-
 /// The end of the log.
 #[derive(Debug)]
 pub struct Tail {
@@ -76,15 +51,15 @@ pub struct Tail {
     /// The replayed state.
     pub state: State,
     /// What the commits from `base` on are.
-    entries: VecDeque<Entry>,
-    base: Version,
+    pub(super) entries: VecDeque<Entry>,
+    pub(super) base: Version,
     /// The index before `base`, for R10 and for finding parts; none at the log's beginning.
-    before: Option<Arc<Index>>,
+    pub(super) before: Option<Arc<Index>>,
     /// The index may have been opened on a mount that has been away since: it is opened anew before the next
     /// look.
     before_is_old: bool,
     /// The directory of the segment that the next version belongs to, once it was there.
-    dir: Option<(Segment, Dir)>,
+    pub(super) dir: Option<(Segment, Dir)>,
     /// The commit that was read last, still open: whoever waited for it reads it next.
     opened: Option<(Version, File, read::Read)>,
     /// Look-ups in `dir` may be old: it is opened anew before the next.
@@ -249,7 +224,7 @@ impl Tail {
     }
 
     /// Replays on to the first absent version. None when what was read can't be trusted (R7).
-    fn replay(&mut self, log: &Log, care: Care) -> Result<Option<()>> {
+    pub(super) fn replay(&mut self, log: &Log, care: Care) -> Result<Option<()>> {
         let mut run = 0u32;
         let size = log.segment_size();
         loop {
@@ -263,7 +238,8 @@ impl Tail {
                 run = 0;
             }
             let looked = match self.look(log, version, segment) {
-                // R7: neither what is read in a log that has moved on nor that it can't be read says anything.
+                // R7: neither what is read in a log that has moved on nor that it can't be read says
+                // anything.
                 Err(_) if self.moved_on(log, version).unwrap_or(false) => return Ok(None),
                 looked => looked?,
             };
@@ -431,8 +407,8 @@ impl Tail {
         }
     }
 
-    /// Reads what the tail tells of the newest segments; again after replaying anew, if they have been removed
-    /// meanwhile (R7).
+    /// Reads what the tail tells of the newest segments; again after replaying anew, if they have been
+    /// removed meanwhile (R7).
     ///
     /// # Errors
     /// Those of `read`, if that doesn't explain them; as [`Tail::load`].
@@ -450,105 +426,8 @@ impl Tail {
         read(self)
     }
 
-    /// The newest replayed version; none in an empty log.
-    pub fn newest(&self) -> Option<Version> {
-        self.state.next_version.get().checked_sub(1).map(Version::new)
-    }
-
-    /// What a commit's writer has to say it has seen: the newest replayed commit.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io` when the index that has it can't be read.
-    pub fn seen(&self) -> Result<Option<Seen>> {
-        let Some(version) = self.newest() else { return Ok(None) };
-        Ok(self.checksum_of(version)?.map(|checksum| Seen { version, checksum }))
-    }
-
-    /// The record checksum of a commit of the newest segments; none for an older one.
-    fn checksum_of(&self, version: Version) -> Result<Option<Checksum>> {
-        if let Some(entry) = self.entry(version) {
-            return Ok(Some(entry.checksum));
-        }
-        match &self.before {
-            Some(index) if index.header.segment == version.segment(index.header.versions) => {
-                index.version(version).map(|entry| Some(entry.checksum))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// A replayed commit of the newest segments; none for an older or a later one.
-    pub fn entry(&self, version: Version) -> Option<&Entry> {
-        let place = version.get().checked_sub(self.base.get())?;
-        self.entries.get(usize::try_from(place).ok()?)
-    }
-
-    /// The entries of the newest segments, with their versions.
-    pub fn entries(&self) -> impl Iterator<Item = (Version, &Entry)> {
-        self.entries.iter().zip(self.base.get()..).map(|(entry, version)| (Version::new(version), entry))
-    }
-
-    /// The commit of the newest segments that holds a part.
-    pub fn holder(&self, part: Part) -> Option<(Version, &Entry)> {
-        let after = self.entries.partition_point(|entry| entry.first_part <= part);
-        let place = after.checked_sub(1)?;
-        // Commits without parts share their first part with the one after them: the last of those has it,
-        // if any.
-        let entry = self.entries.get(place)?;
-        let inside = part.get().checked_sub(entry.first_part.get())? < u64::from(entry.parts);
-        inside.then(|| (Version::new(self.base.get().saturating_add(place as u64)), entry))
-    }
-
-    /// The first version whose entry is kept here.
-    pub fn base(&self) -> Version {
-        self.base
-    }
-
     /// The commit that was read last, if it is this one; it is handed out once.
     pub fn take_opened(&mut self, version: Version) -> Option<(File, read::Read)> {
         self.opened.take_if(|opened| opened.0 == version).map(|(_, file, read)| (file, read))
     }
-
-    /// R8: whether the first absent version is the head. False when the log moved on meanwhile.
-    fn nothing_beyond(&mut self, log: &Log) -> Result<bool> {
-        let segment = self.state.next_version.segment(log.segment_size());
-        let beyond = match newest_name(log, segment) {
-            Err(_) if marks::moved_on(log, segment).unwrap_or(false) => return Ok(false),
-            beyond => beyond?,
-        };
-        let Some(beyond) = beyond else { return Ok(true) };
-        if self.state.next_version > beyond || is_planted(Bug::HoleIsHead) {
-            return Ok(true);
-        }
-        // The listing may be newer than the look: look afresh before anything is said to be missing.
-        self.dir = None;
-        if self.replay(log, Care::Answering)?.is_none() || marks::moved_on(log, segment)? {
-            return Ok(false);
-        }
-        let version = self.state.next_version;
-        if version > beyond {
-            return Ok(true);
-        }
-        let what =
-            format!("version {version} is missing, likely purged: the log reaches version {beyond} at least");
-        Err(Error::new(ErrorKind::Corrupt, what).version(version).at(log.commit_path(version)))
-    }
-}
-
-/// The newest version that the names in a segment speak of, or the existence of the segment after it (R4:
-/// that one is made when all of this one is there).
-fn newest_name(log: &Log, segment: Segment) -> Result<Option<Version>> {
-    let listed = match log.open_segment(segment)? {
-        None => Names::new(),
-        Some(dir) => log.storage.list(&dir).map_err(|error| {
-            Error::io("can't list a segment", error).at(log.path_of([names::LOG, &names::segment(segment)]))
-        })?,
-    };
-    let after = segment.next();
-    let newest = listed.iter().filter_map(names::parse_version).max();
-    let proven = match log.open_segment(after)? {
-        Some(_) => after.first_version(log.segment_size()).get().checked_sub(1).map(Version::new),
-        None => None,
-    };
-    Ok(newest.max(proven))
 }

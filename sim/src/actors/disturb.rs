@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave::storage::Storage;
-use batchweave::{Counts, Settings, Store};
+use batchweave::{Counts, Settings, Step, Store};
 
 use super::Stage;
-use crate::oracle::{examine, examine_after_power_cut, goes_on, state, text};
+use crate::oracle::{Ledger, examine, examine_after_power_cut, goes_on, state, text, texts_of};
 use crate::{Memory, Process, Seeded};
 
 /// Looks at everything, `times` times, on a copy of the filesystem.
@@ -30,8 +30,8 @@ pub fn inspect(process: &Process, stage: &Stage, times: u32, synced: bool) -> Re
     Ok(())
 }
 
-/// Asks for the end of the stream again and again: no answer is older than what was acknowledged before it was
-/// asked for.
+/// Asks for the end of the stream again and again: no answer is older than what was acknowledged before it
+/// was asked for.
 ///
 /// # Errors
 /// One is.
@@ -89,7 +89,19 @@ pub fn pass_segments(memory: &Memory, stage: &Stage, name: &str, seed: u64) -> R
         let published = ticket.wait().map_err(said)?;
         stage.ledger.acknowledge(&text, producer.incarnation(), published)?;
     }
+    read_new(&store, &stage.ledger)?;
     remove_passed(memory, stage).map_err(|error| format!("a passed segment can't be removed: {error}"))
+}
+
+/// Somebody reads every step that nobody has got yet: when it is removed, it is known what it held.
+fn read_new(store: &Store, ledger: &Ledger) -> Result<(), String> {
+    let first = ledger.delivered().last_key_value().map_or(0, |(last, _)| last + 1);
+    let head = store.info().map_err(|error| format!("no info: {error}"))?.next_step;
+    for step in first..head.get() {
+        let batch = store.batch(Step::new(step)).map_err(|error| format!("P1: step {step}: {error}"))?;
+        ledger.deliver(step, texts_of(&batch, store.options().parts_per_step as usize)?)?;
+    }
+    Ok(())
 }
 
 fn remove_passed(memory: &Memory, stage: &Stage) -> std::io::Result<()> {

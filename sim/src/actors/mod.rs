@@ -6,6 +6,7 @@
 
 mod consume;
 mod disturb;
+mod peek;
 mod produce;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
 pub use disturb::{close, inspect, pass_segments, watch};
-pub use produce::{Producing, produce};
+pub use peek::peek;
+pub use produce::{Meets, Producing, produce};
 
 use crate::oracle::Ledger;
 use crate::{Memory, Process};

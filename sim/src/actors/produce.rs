@@ -19,6 +19,19 @@ pub struct Producing {
     pub padding: usize,
     /// Whether it retires its name at the end.
     pub finishes: bool,
+    /// When it waits for all others that are expected.
+    pub meets: Meets,
+}
+
+/// When a producer waits for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meets {
+    /// It doesn't.
+    Never,
+    /// Once it has the store, before it opens its name.
+    WithStore,
+    /// Once its name is open.
+    WithName,
 }
 
 /// Publishes until `parts` of its name are in, or until it is fenced.
@@ -34,9 +47,15 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             None => stage.open_or_create(process)?,
         };
         kept = Some(store.clone());
+        if plan.meets == Meets::WithStore {
+            process.world.meet();
+        }
         let mut producer = store.producer(&plan.name)?;
         let next = producer.next_sequence().get();
         stage.ledger.open(&plan.name, producer.incarnation(), next, producer.state())?;
+        if plan.meets == Meets::WithName {
+            process.world.meet();
+        }
         while producer.next_sequence().get() < plan.parts {
             match publish(process, stage, plan, &mut producer) {
                 Ok(()) => {}

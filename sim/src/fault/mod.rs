@@ -10,6 +10,7 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod word;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -28,7 +29,9 @@ use parking_lot::Mutex;
 pub use self::plan::{Failure, Fate, Match, Plan};
 pub use self::stopped::Stopped;
 pub use self::trace::{Call, Method, Outcome};
+use self::word::Watched;
 use crate::errno::{self, error};
+use crate::mount::{dir_digest, file_digest};
 
 /// The newest calls that a trace keeps.
 const TRACE_CALLS_MAX: usize = 1 << 16;
@@ -66,17 +69,21 @@ pub trait Judge: Send + Sync {
     /// What is to happen to a call that is about to be made. It may block, and stop the process meanwhile.
     fn before(&self, method: Method, on: &str) -> Fate;
 
-    /// A call has ended.
-    fn after(&self, call: &Call);
+    /// A call has ended. It is the judge's to keep: a trace has only what no judge has heard of.
+    fn after(&self, call: Call);
 
-    /// The process has got bytes, names or a size, by their digest: what it does next may depend on them.
+    /// The process has got something, by its digest: what it does next may depend on it.
     fn saw(&self, _digest: u64) {}
+
+    /// The process is about to look at a word in shared memory.
+    fn looks(&self) {}
 }
 
 struct Record {
     plan: Plan,
     calls: u64,
-    counts: BTreeMap<Method, u64>,
+    /// Calls, and bytes that they moved.
+    counts: BTreeMap<Method, (u64, u64)>,
     stopped: bool,
     trace: VecDeque<Call>,
 }
@@ -146,10 +153,15 @@ impl Fault {
 
     /// Calls of one method so far, failed ones included.
     pub fn count(&self, method: Method) -> u64 {
-        self.record.lock().counts.get(&method).copied().unwrap_or_default()
+        self.record.lock().counts.get(&method).map_or(0, |counts| counts.0)
     }
 
-    /// The newest 65,536 calls that have ended, by number.
+    /// Bytes so far that one method read, wrote, copied or mapped; of `list`, those of the names.
+    pub fn bytes(&self, method: Method) -> u64 {
+        self.record.lock().counts.get(&method).map_or(0, |counts| counts.1)
+    }
+
+    /// The newest 65,536 calls that have ended, by number; with a judge, those that it hasn't heard of.
     pub fn trace(&self) -> Vec<Call> {
         let mut calls: Vec<Call> = self.record.lock().trace.iter().cloned().collect();
         calls.sort_by_key(|call| call.number);
@@ -185,7 +197,7 @@ impl Fault {
             let mut record = self.record.lock();
             let number = record.calls;
             record.calls += 1;
-            *record.counts.entry(method).or_default() += 1;
+            record.counts.entry(method).or_default().0 += 1;
             record.stopped |= record.plan.stop_at.is_some_and(|k| number >= k);
             if record.stopped {
                 record.keep(Call { number, method, on, outcome: Outcome::Stopped });
@@ -231,8 +243,7 @@ impl Fault {
         match &self.judge {
             Some(judge) => {
                 drop(record);
-                judge.after(&call);
-                self.record.lock().keep(call);
+                judge.after(call);
             }
             None => record.keep(call),
         }
@@ -241,6 +252,11 @@ impl Fault {
 }
 
 impl Fault {
+    /// A call has moved so many bytes.
+    fn moved(&self, method: Method, bytes: u64) {
+        self.record.lock().counts.entry(method).or_default().1 += bytes;
+    }
+
     /// Tells the judge what a call gave.
     fn saw(&self, seen: impl Hash) {
         if let Some(judge) = &self.judge {
@@ -266,30 +282,6 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// A word whose judge hears what it said.
-struct Watched {
-    word: Arc<dyn Word>,
-    judge: Arc<dyn Judge>,
-}
-
-impl Word for Watched {
-    fn load(&self) -> u32 {
-        let said = self.word.load();
-        self.judge.saw(said.into());
-        said
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self.word.as_any()
-    }
-}
-
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.word.fmt(f)
-    }
-}
-
 impl<T> Named<T> {
     fn path(&self) -> String {
         if self.path.is_empty() { "/".to_owned() } else { self.path.clone() }
@@ -309,6 +301,7 @@ impl Storage for Fault {
     fn open_root(&self, path: &Path) -> io::Result<Dir> {
         let inner =
             self.call(Method::OpenRoot, path.display().to_string(), |_| self.inner.open_root(path))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, String::new())))
     }
 
@@ -320,6 +313,7 @@ impl Storage for Fault {
         let parent = self.dir(parent)?;
         let path = parent.child(name);
         let inner = self.call(Method::OpenDir, path.clone(), |_| self.inner.open_dir(&parent.inner, name))?;
+        self.saw(dir_digest(&inner));
         Ok(Dir::new(self.named(inner, path)))
     }
 
@@ -328,6 +322,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let make = |_| self.inner.create_exclusive(&parent.inner, name);
         let inner = self.call(Method::CreateExclusive, path.clone(), make)?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -336,6 +331,7 @@ impl Storage for Fault {
         let path = parent.child(name);
         let inner =
             self.call(Method::Open, path.clone(), |_| self.inner.open(&parent.inner, name, access))?;
+        self.saw(file_digest(&inner));
         Ok(File::new(self.named(inner, path)))
     }
 
@@ -363,7 +359,9 @@ impl Storage for Fault {
 
     fn kind(&self, parent: &Dir, name: &str) -> io::Result<Kind> {
         let parent = self.dir(parent)?;
-        self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))
+        let kind = self.call(Method::Kind, parent.child(name), |_| self.inner.kind(&parent.inner, name))?;
+        self.saw(kind == Kind::Directory);
+        Ok(kind)
     }
 
     fn read_at(&self, read: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -372,15 +370,19 @@ impl Storage for Fault {
             let length = buffer.len().min(max);
             self.inner.read_at(&read.inner, &mut buffer[..length], offset)
         })?;
+        self.moved(Method::ReadAt, got as u64);
         self.saw(&buffer[..got]);
         Ok(got)
     }
 
     fn write_at(&self, written: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let written = self.file(written)?;
-        self.call(Method::WriteAt, written.path(), |max| {
+        let put = self.call(Method::WriteAt, written.path(), |max| {
             self.inner.write_at(&written.inner, &bytes[..bytes.len().min(max)], offset)
-        })
+        })?;
+        self.moved(Method::WriteAt, put as u64);
+        self.saw(put);
+        Ok(put)
     }
 
     fn copy_range(
@@ -392,15 +394,21 @@ impl Storage for Fault {
         length: u64,
     ) -> io::Result<u64> {
         let (from, to) = (self.file(from)?, self.file(to)?);
-        self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
+        let copied = self.call(Method::CopyRange, format!("{} -> {}", from.path(), to.path()), |max| {
             let length = length.min(max as u64);
             self.inner.copy_range(&from.inner, from_offset, &to.inner, to_offset, length)
-        })
+        })?;
+        self.moved(Method::CopyRange, copied);
+        self.saw(copied);
+        Ok(copied)
     }
 
     fn map(&self, mapped: &File, length: u64) -> io::Result<Mapping> {
         let mapped = self.file(mapped)?;
-        self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))
+        let mapping = self.call(Method::Map, mapped.path(), |_| self.inner.map(&mapped.inner, length))?;
+        self.moved(Method::Map, mapping.len() as u64);
+        self.saw(mapping.len());
+        Ok(mapping)
     }
 
     fn populate(&self, mapping: &Mapping, range: Range<u64>) -> io::Result<()> {
@@ -435,6 +443,8 @@ impl Storage for Fault {
         let listed = self.dir(listed)?;
         let names = self.call(Method::List, listed.path(), |_| self.inner.list(&listed.inner))?;
         names.iter().for_each(|name| self.saw(name));
+        self.moved(Method::List, names.iter().map(|name| name.len() as u64).sum());
+        self.saw(dir_digest(&listed.inner));
         Ok(names)
     }
 
@@ -460,7 +470,9 @@ impl Storage for Fault {
 
     fn space(&self, of: &Dir) -> io::Result<Space> {
         let of = self.dir(of)?;
-        self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))
+        let space = self.call(Method::Space, of.path(), |_| self.inner.space(&of.inner))?;
+        self.saw((space.bytes_free, space.inodes_free));
+        Ok(space)
     }
 
     fn mount(&self, of: &Dir) -> io::Result<Mount> {

@@ -184,3 +184,17 @@ fn others_act_while_a_call_waits() {
     let error = process.make_dir(&root, "log").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(errno::EEXIST), "another came first");
 }
+
+#[test]
+fn bytes_are_counted_where_they_move() {
+    let (memory, process) = on_memory(Plan::new());
+    publish(&process).unwrap();
+    let root = process.open_root("/".as_ref()).unwrap();
+    let file = process.open(&root, "v", Access::Read).unwrap();
+    assert_eq!(process.read_at(&file, &mut [0; 9], 1).unwrap(), 4);
+    assert_eq!(process.map(&file, 5).unwrap().len(), 5);
+    assert_eq!(process.list(&root).unwrap().len(), memory.paths().len());
+    let moved = Method::ALL.iter().map(|method| (*method, process.bytes(*method)));
+    let moved: Vec<_> = moved.filter(|(_, bytes)| *bytes > 0).collect();
+    assert_eq!(moved, [(Method::ReadAt, 4), (Method::WriteAt, 5), (Method::Map, 5), (Method::List, 1)]);
+}

@@ -17,6 +17,11 @@ macro_rules! methods {
             )*
         }
 
+        impl Method {
+            /// All methods.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+        }
+
         impl fmt::Display for Method {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self {
@@ -50,6 +55,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What its caller saw, in words; nothing where it ended well.
+    pub(crate) fn words(&self) -> &str {
+        match self {
+            Self::Done => "",
+            Self::Failed(words) | Self::ReplyLost(words) => words,
+            Self::Stopped => "stopped",
+        }
+    }
+
     pub(super) fn of<T>(result: &io::Result<T>) -> Self {
         match result {
             Ok(_) => Self::Done,

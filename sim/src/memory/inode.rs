@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use batchweave::storage::{Access, Dir, File, Kind};
 
 use super::Memory;
-use super::tree::{Body, Id};
+use super::tree::{Body, Id, Node};
 use crate::errno::{self, error};
 
 /// What is left of an inode.
@@ -57,6 +57,15 @@ impl Memory {
 
     pub(crate) fn names_of(&self, id: Id) -> usize {
         self.shared.state.lock().nodes.get(&id).map_or(0, |node| node.names)
+    }
+
+    /// What tells an inode from all others in whatever order they were made, and what a file holds.
+    pub(crate) fn birth_of(&self, id: Id) -> (u64, u64) {
+        match self.shared.state.lock().nodes.get(&id) {
+            Some(Node { birth, body: Body::File(content), .. }) => (*birth, content.stamp),
+            Some(node) => (node.birth, 0),
+            None => (0, 0),
+        }
     }
 
     /// What an inode is, also when it is removed.

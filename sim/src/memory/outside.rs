@@ -10,11 +10,14 @@ use batchweave::storage::{Dir, File};
 use super::power::Unsynced;
 use super::tree::{Body, Id, ROOT, State};
 use super::{Handle, Memory, Shared};
+use crate::schedule::mix;
 
 /// Which side of the filesystem is looked at.
 #[derive(Clone, Copy)]
 enum Side {
     Live,
+    /// Live, and which inode is where.
+    Whole,
     Durable,
 }
 
@@ -124,6 +127,16 @@ impl Memory {
         self.shared.state.lock().fingerprint(Side::Live)
     }
 
+    /// The same, which inode has which name, and what is held without a name: all that a call's answer may
+    /// depend on.
+    pub fn whole_fingerprint(&self) -> u64 {
+        let state = self.shared.state.lock();
+        let held = state.nodes.values().filter(|node| node.names == 0 && node.handles > 0);
+        let mut held: Vec<u64> = held.map(|node| node.birth).collect();
+        held.sort_unstable();
+        held.into_iter().fold(state.fingerprint(Side::Whole), mix)
+    }
+
     /// The same of what a power cut leaves if it leaves nothing unsynced.
     pub fn durable_fingerprint(&self) -> u64 {
         self.shared.state.lock().fingerprint(Side::Durable)
@@ -152,15 +165,18 @@ impl State {
     fn hash(&self, id: Id, side: Side, hasher: &mut DefaultHasher) {
         let node = &self.nodes[&id];
         hasher.write_u8(u8::from(node.unreadable));
+        if matches!(side, Side::Whole) {
+            hasher.write_u64(node.birth);
+        }
         match (&node.body, side) {
-            (Body::File(content), Side::Live) => {
+            (Body::File(content), Side::Live | Side::Whole) => {
                 hasher.write_usize(node.names);
                 hasher.write_u64(content.stamp);
             }
             (Body::File(content), Side::Durable) => hasher.write_u64(content.durable_stamp),
             (Body::Directory(entries), _) => {
                 let names = match side {
-                    Side::Live => &entries.live,
+                    Side::Live | Side::Whole => &entries.live,
                     Side::Durable => &entries.durable,
                 };
                 // No file has so many names: a directory isn't mistaken for one.

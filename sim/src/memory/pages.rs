@@ -2,6 +2,7 @@
 //!
 //! - Pages are shared between copies until written to, so a durable copy costs what has changed since.
 //! - Bytes beyond `length` in the last page are zero.
+//! - A page is kept up to some byte behind which all of it is zeros: most of a header is.
 //! - Zeros written to a hole leave the hole.
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
     length: u64,
-    pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl Pages {
@@ -37,10 +38,10 @@ impl Pages {
         while !rest.is_empty() {
             let (page, start, take) = piece(at, rest.len());
             let (now, later) = rest.split_at_mut(take);
-            match self.pages.get(&page) {
-                Some(bytes) => now.copy_from_slice(&bytes[start..start + take]),
-                None => now.fill(0),
-            }
+            let bytes = self.pages.get(&page).and_then(|bytes| bytes.get(start..)).unwrap_or_default();
+            let (kept, zeros) = now.split_at_mut(bytes.len().min(take));
+            kept.copy_from_slice(&bytes[..kept.len()]);
+            zeros.fill(0);
             rest = later;
             at += take as u64;
         }
@@ -54,14 +55,22 @@ impl Pages {
         while written < bytes.len() {
             let (page, start, take) = piece(offset + written as u64, bytes.len() - written);
             let now = &bytes[written..written + take];
-            if !self.pages.contains_key(&page) && now.iter().any(|byte| *byte != 0) {
+            let used = without_zeros(now).len();
+            if used > 0 && !self.pages.contains_key(&page) {
                 if self.allocated() >= room {
                     break;
                 }
-                self.pages.insert(page, Arc::new([0; PAGE_BYTES]));
+                self.pages.insert(page, Arc::default());
             }
             if let Some(target) = self.pages.get_mut(&page) {
-                Arc::make_mut(target)[start..start + take].copy_from_slice(now);
+                let target = Arc::make_mut(target);
+                if used > 0 {
+                    target.resize(target.len().max(start + used), 0);
+                }
+                if let Some(rest) = target.get_mut(start..) {
+                    let kept = rest.len().min(take);
+                    rest[..kept].copy_from_slice(&now[..kept]);
+                }
             }
             written += take;
         }
@@ -89,8 +98,10 @@ impl Pages {
         let mut running = checksum::Running::new();
         running.update(&self.length.to_le_bytes());
         for (page, bytes) in &self.pages {
+            let bytes = without_zeros(bytes);
             running.update(&page.to_le_bytes());
-            running.update(&bytes[..]);
+            running.update(&bytes.len().to_le_bytes());
+            running.update(bytes);
         }
         running.finish().get()
     }
@@ -108,9 +119,18 @@ impl Pages {
         let (page, start, _) = piece(length, 1);
         self.pages.split_off(&page.saturating_add(u64::from(start > 0)));
         if let Some(last) = self.pages.get_mut(&page) {
-            Arc::make_mut(last)[start..].fill(0);
+            Arc::make_mut(last).truncate(start);
         }
     }
+}
+
+/// The bytes but for the zeros at their end.
+fn without_zeros(mut bytes: &[u8]) -> &[u8] {
+    // By the piece as long as that goes: headers are mostly zeros, and every write comes by here.
+    while let Some(rest) = bytes.strip_suffix(&[0; 64]) {
+        bytes = rest;
+    }
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
 /// The page that holds `at`, where in it, and how many of `length` bytes it takes.

@@ -14,6 +14,7 @@ use batchweave::storage::Mount;
 
 use super::pages::{PAGE_BYTES, Pages, stamp_after};
 use crate::errno::{self, error};
+use crate::schedule::mix;
 
 pub(crate) type Id = u64;
 
@@ -36,6 +37,9 @@ pub(super) struct Node {
     pub(super) names: usize,
     /// What holds it is broken: opening and reading are EIO.
     pub(super) unreadable: bool,
+    /// Tells it from every other node, whatever was made before it elsewhere: by where it was made, and for a
+    /// directory how often one of that name was removed there before.
+    pub(super) birth: u64,
     pub(super) body: Body,
 }
 
@@ -102,6 +106,8 @@ pub(super) struct State {
     pub(super) mount: Mount,
     next: Id,
     swept: usize,
+    /// How often a directory of a name was removed.
+    removed: BTreeMap<(Id, String), u64>,
 }
 
 impl State {
@@ -119,6 +125,7 @@ impl State {
             mount,
             next: ROOT + 1,
             swept: 0,
+            removed: BTreeMap::new(),
         }
     }
 
@@ -191,7 +198,9 @@ impl State {
         let id = self.next;
         self.next += 1;
         self.inodes_used += 1;
-        self.nodes.insert(id, Node::new(body));
+        let removed = self.removed.get(&(dir, name.to_owned())).copied().unwrap_or_default();
+        let birth = mix(stamp_after(self.nodes[&dir].birth, name.as_bytes(), 0), removed);
+        self.nodes.insert(id, Node { birth, ..Node::new(body) });
         let words = format!("{verb} {}", self.label(dir, name));
         self.change(words, vec![Edit { dir, name: name.to_owned(), node: Some(id) }], Vec::new());
         Ok(id)
@@ -258,6 +267,9 @@ impl State {
             (false, true) => return Err(error(errno::EISDIR)),
             (true, true) if !self.directory(id)?.live.is_empty() => return Err(error(errno::ENOTEMPTY)),
             _ => {}
+        }
+        if directory {
+            *self.removed.entry((dir, name.to_owned())).or_default() += 1;
         }
         let words = format!("{} {}", if directory { "remove_dir" } else { "remove" }, self.label(dir, name));
         self.change(words, vec![Edit { dir, name: name.to_owned(), node: None }], Vec::new());
@@ -381,7 +393,7 @@ impl State {
 
 impl Node {
     fn new(body: Body) -> Self {
-        Self { label: String::new(), handles: 0, names: 0, unreadable: false, body }
+        Self { label: String::new(), handles: 0, names: 0, unreadable: false, birth: 0, body }
     }
 }
 

@@ -17,20 +17,20 @@ use crate::memory::{Id, Left};
 /// A file that this node has open.
 #[derive(Default)]
 pub(super) struct Opened {
-    handles: usize,
+    pub(super) handles: usize,
     /// The size that this node knows of.
-    size: u64,
+    pub(super) size: u64,
     /// What it wrote, in order, and nobody else sees.
-    dirty: Vec<Write>,
+    pub(super) dirty: Vec<Write>,
     /// Where its last name was moved to when that was removed.
     pub(super) kept: Option<(Dir, String)>,
 }
 
-struct Write {
+pub(super) struct Write {
     /// A handle of the memory's that may write.
     to: File,
-    bytes: Vec<u8>,
-    offset: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) offset: u64,
 }
 
 impl Write {

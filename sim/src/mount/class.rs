@@ -39,6 +39,8 @@ pub struct Traits {
     pub noreplace: bool,
     /// Whether it is mounted for reading only: what would change it is EROFS.
     pub read_only: bool,
+    /// Whether the order of a listing is a matter of chance too.
+    pub reorders: bool,
     /// Of so many times that it may answer from a stale cache, or list in another order, it does so once;
     /// never when 0. It is a decision only where that makes a difference.
     pub wild_one_in: u32,
@@ -48,7 +50,13 @@ impl Class {
     /// Its usual traits: links everywhere; RENAME_NOREPLACE on local disks only, for Lustre, Gluster and NFS
     /// answer EINVAL to it.
     pub fn traits(self) -> Traits {
-        Traits { links: Links::Everywhere, noreplace: self == Self::Local, read_only: false, wild_one_in: 2 }
+        Traits {
+            links: Links::Everywhere,
+            noreplace: self == Self::Local,
+            read_only: false,
+            reorders: true,
+            wild_one_in: 2,
+        }
     }
 
     /// What statfs and the mount table say.

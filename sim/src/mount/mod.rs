@@ -11,6 +11,7 @@ mod bytes;
 mod bytes_tests;
 mod calls;
 mod class;
+mod fingerprint;
 mod names;
 #[cfg(test)]
 mod names_tests;
@@ -33,6 +34,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use self::bytes::Opened;
 pub use self::class::{Class, Links, Traits};
+pub(crate) use self::fingerprint::{dir_digest, file_digest};
 pub use self::pause::{Alone, Pause};
 use crate::choice::Choices;
 use crate::errno::{self, error};

@@ -5,6 +5,7 @@
 //! - What makes a name asks the server: O_EXCL, link, mkdir and rename's targets are always fresh.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -170,7 +171,7 @@ impl Shared {
             let is_file = |id| self.memory.kind_of_inode(id) == Kind::File;
             let replaces = source.is_some_and(is_file) && target.is_some_and(is_file) && source != target;
             if replaces && self.keep_open(to, to_name)? {
-                self.pause.pause();
+                self.pause.pause(1);
             }
         }
         self.memory.rename(&from.inner, from_name, &to.inner, to_name)?;
@@ -212,7 +213,7 @@ impl Shared {
         let mut names = Vec::new();
         for brick in 0..bricks {
             if brick > 0 {
-                self.pause.pause();
+                self.pause.pause(digest(&names));
             }
             let listed = self.memory.list(&dir.inner).map_err(|found| self.gone(found))?;
             names.extend(listed.into_iter().filter(|name| brick_of(name, bricks) == brick));
@@ -226,7 +227,7 @@ impl Shared {
             }
         }
         // No order is promised; this one puts last what was first.
-        if names.len() > 1 && self.wild() {
+        if names.len() > 1 && self.traits.reorders && self.wild() {
             let half = names.len() / 2;
             names.rotate_left(half);
         }
@@ -238,6 +239,12 @@ impl Shared {
         let removed = self.class != Class::Local && found.raw_os_error() == Some(errno::ENOENT);
         if removed { error(errno::ESTALE) } else { found }
     }
+}
+
+fn digest(names: &[OsString]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    names.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Which server holds a name: by its hash (FNV-1a).

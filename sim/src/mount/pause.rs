@@ -6,8 +6,9 @@ use std::time::Duration;
 /// Whoever schedules the processes. A mount holds no lock when it calls this, and the call may not come back:
 /// a process can be stopped in it.
 pub trait Pause: Send + Sync + fmt::Debug {
-    /// Others may run now, in the middle of a call that isn't atomic.
-    fn pause(&self);
+    /// Others may run now, in the middle of a call that isn't atomic. `seen` is a digest of what the call has
+    /// got so far.
+    fn pause(&self, seen: u64);
 
     /// The caller sleeps until somebody wakes `key`, or the timeout has passed; or less.
     fn wait_on(&self, key: u64, timeout: Duration);
@@ -21,7 +22,7 @@ pub trait Pause: Send + Sync + fmt::Debug {
 pub struct Alone;
 
 impl Pause for Alone {
-    fn pause(&self) {}
+    fn pause(&self, _seen: u64) {}
 
     fn wait_on(&self, _key: u64, _timeout: Duration) {}
 

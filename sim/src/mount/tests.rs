@@ -92,7 +92,7 @@ impl Meanwhile {
 }
 
 impl Pause for Meanwhile {
-    fn pause(&self) {
+    fn pause(&self, _seen: u64) {
         if let Some(act) = &mut *self.act.lock() {
             act();
         }

@@ -1,6 +1,7 @@
 //! Who was told what.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use batchweave::{Incarnation, Published, Version};
 use parking_lot::Mutex;
@@ -166,6 +167,26 @@ impl Ledger {
             return Ok(());
         }
         Err(format!("P2: step {step} held {known:?} for one reader and {texts:?} for another"))
+    }
+
+    /// A digest of all that was said.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", self.0.lock()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The steps that somebody has got, each with its texts.
+    pub fn delivered(&self) -> BTreeMap<u64, Vec<String>> {
+        self.0.lock().delivered.clone()
+    }
+
+    /// The texts that were acknowledged, each with its part; none where a flush has said it.
+    pub fn acknowledged_texts(&self) -> Vec<(String, Option<u64>)> {
+        let book = self.0.lock();
+        let told = book.acknowledged.values();
+        let told = told.map(|known| (known.text.clone(), Some(known.published.part.get())));
+        told.chain(book.flushed.values().map(|text| (text.clone(), None))).collect()
     }
 
     /// How many parts were acknowledged.

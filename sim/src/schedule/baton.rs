@@ -1,18 +1,17 @@
-//! The baton: which thread runs, who is ready, who is blocked on what, and the virtual clock.
+//! The baton: only who has it runs, and hands it on to whom [`State`] picks.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::story::Story;
-use super::{CALL_COST, Fates};
+use super::Fates;
+use super::state::{State, Status, Thread};
 use crate::Choices;
 use crate::explore::Step;
-use crate::fault::Fault;
+use crate::fault::Method;
 
 thread_local! {
     /// The calling thread's number in its world.
@@ -42,6 +41,8 @@ pub enum On {
     Task(u64),
     /// A word in a file.
     Word(u64),
+    /// All others that are expected.
+    Others,
 }
 
 pub(crate) struct Shared {
@@ -52,264 +53,60 @@ pub(crate) struct Shared {
     pub(super) fates: Arc<dyn Fates>,
 }
 
-pub(super) struct State {
-    pub(super) now: Duration,
-    pub(super) calls: u64,
-    pub(super) story: Story,
-    pub(super) trouble: Option<String>,
-    pub(super) pruned: bool,
-    pub(super) halted: bool,
-    pub(super) processes: Vec<Living>,
-    threads: BTreeMap<u64, Thread>,
-    running: Option<u64>,
-    style: Style,
-    calls_max: u64,
-    next: u64,
-    /// The least urgency given out.
-    least: i64,
-}
-
-pub(super) struct Living {
-    pub(super) node: usize,
-    pub(super) fault: Arc<Fault>,
-    pub(super) dead: bool,
-}
-
-struct Thread {
-    process: usize,
-    name: String,
-    turn: Arc<Condvar>,
-    status: Status,
-    urgency: i64,
-    /// What it has seen so far: with the filesystem, all that its future depends on.
-    history: u64,
-}
-
-#[derive(Clone, Copy)]
-enum Status {
-    Ready,
-    Blocked { on: On, deadline: Option<Duration> },
-}
-
-impl State {
-    pub(super) fn new(style: Style, calls_max: u64) -> Self {
-        Self {
-            now: Duration::ZERO,
-            calls: 0,
-            story: Story::default(),
-            trouble: None,
-            pruned: false,
-            halted: false,
-            processes: Vec::new(),
-            threads: BTreeMap::new(),
-            running: None,
-            style,
-            calls_max,
-            next: 0,
-            least: 0,
-        }
-    }
-
-    pub(super) fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    pub(super) fn say(&mut self, what: String) {
-        self.story.note(what);
-    }
-
-    pub(super) fn release(&mut self, on: On) {
-        for thread in self.threads.values_mut() {
-            if matches!(thread.status, Status::Blocked { on: blocked, .. } if blocked == on) {
-                thread.status = Status::Ready;
-            }
-        }
-    }
-
-    fn release_due(&mut self) {
-        let now = self.now;
-        for thread in self.threads.values_mut() {
-            if matches!(thread.status, Status::Blocked { deadline: Some(deadline), .. } if deadline <= now) {
-                thread.status = Status::Ready;
-            }
-        }
-    }
-
-    pub(super) fn kill(&mut self, process: usize) {
-        self.kill_where_numbered(|number, _| number == process);
-    }
-
-    pub(super) fn kill_where(&mut self, which: impl Fn(&Living) -> bool) {
-        self.kill_where_numbered(|_, living| which(living));
-    }
-
-    fn kill_where_numbered(&mut self, which: impl Fn(usize, &Living) -> bool) {
-        for number in 0..self.processes.len() {
-            let living = &mut self.processes[number];
-            if living.dead || !which(number, living) {
-                continue;
-            }
-            living.dead = true;
-            living.fault.stop();
-            if !self.halted {
-                let words = format!("{} dies", self.story.processes[number]);
-                self.say(words);
-            }
-            for thread in self.threads.values_mut().filter(|thread| thread.process == number) {
-                thread.status = Status::Ready;
-            }
-        }
-    }
-
-    /// Ends the run: everybody dies.
-    pub(super) fn halt(&mut self) {
-        self.halted = true;
-        self.kill_where(|_| true);
-    }
-
-    fn is_dead(&self, thread: u64) -> bool {
-        self.threads.get(&thread).is_some_and(|thread| self.processes[thread.process].dead)
-    }
-
-    fn earliest(&self) -> Option<Duration> {
-        let deadline = |thread: &Thread| match thread.status {
-            Status::Blocked { deadline, .. } => deadline,
-            Status::Ready => None,
-        };
-        self.threads.values().filter_map(deadline).min()
-    }
-
-    /// The next to run; none when all have ended.
-    fn pick(&mut self, me: Option<u64>, noticed: bool, choices: &Choices) -> Option<u64> {
-        loop {
-            self.release_due();
-            let is_ready = |thread: &&u64| matches!(self.threads[*thread].status, Status::Ready);
-            let mut ready: Vec<u64> = self.threads.keys().filter(is_ready).copied().collect();
-            // The dead are seen out first, in turns, without a decision.
-            if let Some(dead) = ready
-                .iter()
-                .copied()
-                .filter(|thread| self.is_dead(*thread))
-                .min_by_key(|thread| (me.is_some_and(|me| *thread <= me), *thread))
-            {
-                return Some(dead);
-            }
-            if ready.is_empty() {
-                if self.threads.is_empty() {
-                    return None;
-                }
-                match self.earliest() {
-                    Some(earliest) => self.now = self.now.max(earliest),
-                    None => self.stuck(),
-                }
-                continue;
-            }
-            // Whoever runs comes first: that it goes on is the tame answer.
-            if let Some(place) = ready.iter().position(|thread| Some(*thread) == me) {
-                ready[..=place].rotate_right(1);
-            }
-            if let Some(earliest) = self.earliest().filter(|_| self.timers_run_early(choices)) {
-                self.now = self.now.max(earliest);
-                continue;
-            }
-            return Some(self.choose(&ready, me, noticed, choices));
-        }
-    }
-
-    /// Whether the calls of the others take so long that a deadline passes.
-    fn timers_run_early(&self, choices: &Choices) -> bool {
-        match self.style {
-            Style::Every(_) => false,
-            _ => choices.chance(48),
-        }
-    }
-
-    fn choose(&mut self, ready: &[u64], me: Option<u64>, noticed: bool, choices: &Choices) -> u64 {
-        let goes_on = me == ready.first().copied();
-        match &self.style {
-            Style::Sticky(odds) => {
-                let changes = !goes_on || choices.chance(*odds);
-                if changes { ready[choices.pick(ready.len() as u32) as usize] } else { ready[0] }
-            }
-            Style::Urgency(odds) => {
-                if goes_on && choices.chance(*odds) {
-                    self.least -= 1;
-                    let least = self.least;
-                    if let Some(thread) = self.threads.get_mut(&ready[0]) {
-                        thread.urgency = least;
-                    }
-                }
-                let urgency = |thread: &&u64| self.threads[*thread].urgency;
-                ready.iter().max_by_key(urgency).copied().unwrap_or(ready[0])
-            }
-            Style::Every(_) if goes_on && !noticed => ready[0],
-            Style::Every(step) if ready.len() > 1 => {
-                let mut key = vec![me.unwrap_or(0), self.now.as_nanos() as u64];
-                for (number, thread) in &self.threads {
-                    key.extend([*number, thread.history, u64::from(matches!(thread.status, Status::Ready))]);
-                }
-                if step.was_here(choices.count(), &key) {
-                    self.pruned = true;
-                    self.halt();
-                    return ready[0];
-                }
-                ready[choices.pick(ready.len() as u32) as usize]
-            }
-            Style::Every(_) => ready[0],
-        }
-    }
-
-    fn stuck(&mut self) {
-        let waiting: Vec<String> = self
-            .threads
-            .values()
-            .map(|thread| {
-                let on = match thread.status {
-                    Status::Blocked { on, .. } => format!("{on:?}"),
-                    Status::Ready => "nothing".to_owned(),
-                };
-                format!("{} / {} waits for {on}", self.story.processes[thread.process], thread.name)
-            })
-            .collect();
-        let what = format!("all wait for ever: {}", waiting.join("; "));
-        self.say(format!("TROUBLE: {what}"));
-        self.trouble.get_or_insert(what);
-        self.halt();
-    }
-
-    fn count_call(&mut self) {
-        self.calls += 1;
-        if !matches!(self.style, Style::Every(_)) {
-            self.now = self.now.saturating_add(CALL_COST);
-        }
-        if self.calls == self.calls_max && !self.halted {
-            let what = format!("the run isn't over after {} calls", self.calls);
-            self.say(format!("TROUBLE: {what}"));
-            self.trouble.get_or_insert(what);
-            self.halt();
-        }
-        // Whoever is dead and goes on for ever would hang the run for good.
-        assert!(self.calls < self.calls_max.saturating_mul(4), "a dead process doesn't end");
-    }
-}
-
 impl Shared {
     /// The calling thread hands the baton on, and gets it back.
     pub(super) fn turn(&self) {
-        self.pass(None, false);
+        self.pass(None, true);
     }
 
-    /// As [`Shared::turn`], before a call; `noticed` says whether others can notice it.
-    pub(super) fn turn_to_call(&self, noticed: bool) {
-        self.state.lock().count_call();
+    /// As [`Shared::turn`], before a call.
+    pub(super) fn turn_to_call(&self, method: Method, on: &str) {
+        let noticed = {
+            let mut state = self.state.lock();
+            state.count_call();
+            match &state.style {
+                Style::Every(step) => step.is_noticed(method, on),
+                _ => true,
+            }
+        };
         self.pass(None, noticed);
+    }
+
+    /// As [`Shared::turn`], before a look at shared memory, which is no call.
+    pub(super) fn turn_to_look(&self) {
+        let every = matches!(self.state.lock().style, Style::Every(_));
+        if every {
+            self.pass(None, true);
+        }
+    }
+
+    /// The calling thread waits for all others that are expected.
+    pub(super) fn meet(&self) {
+        let mut state = self.state.lock();
+        state.awaited = state.awaited.saturating_sub(1);
+        let met = state.awaited == 0;
+        if met {
+            state.release(On::Others);
+        }
+        drop(state);
+        if met {
+            self.pass(None, true);
+        } else {
+            self.pass(Some((On::Others, None)), true);
+        }
+    }
+
+    /// The time, which the calling thread has seen then.
+    pub(super) fn now(&self) -> Duration {
+        let now = self.state.lock().now;
+        self.saw(now.as_nanos() as u64);
+        now
     }
 
     /// The calling thread blocks, unless `ready`, which is asked when nobody else runs.
     pub(super) fn block(&self, on: On, timeout: Option<Duration>, ready: impl Fn() -> bool) {
         if ready() || timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return self.turn();
+            return self.pass(None, false);
         }
         self.pass(Some((on, timeout)), false);
     }
@@ -344,15 +141,15 @@ impl Shared {
         }
     }
 
+    /// Once it has the baton a thread isn't where it was before: its history tells.
     #[expect(clippy::disallowed_methods, reason = "the scheduler is what blocks")]
     fn await_turn(&self, state: &mut MutexGuard<'_, State>, me: u64) {
-        let turn = match state.threads.get(&me) {
-            _ if state.running == Some(me) => return,
-            Some(thread) => Arc::clone(&thread.turn),
-            None => return,
-        };
+        let Some(turn) = state.threads.get(&me).map(|thread| Arc::clone(&thread.turn)) else { return };
         while state.running != Some(me) {
             turn.wait(state);
+        }
+        if let Some(thread) = state.threads.get_mut(&me) {
+            thread.history = mix(thread.history, 1);
         }
     }
 

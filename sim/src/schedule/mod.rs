@@ -11,6 +11,7 @@
 mod baton;
 mod env;
 mod process;
+mod state;
 mod story;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,10 +21,11 @@ use std::time::Duration;
 use batchweave::storage::Storage;
 use parking_lot::{Condvar, Mutex};
 
+use self::baton::Shared;
 pub(crate) use self::baton::mix;
 pub use self::baton::{On, Style};
-use self::baton::{Shared, State};
 pub use self::process::Process;
+use self::state::{Living, State};
 pub use self::story::{Event, Story};
 use crate::fault::{Fate, Fault, Method, Plan};
 use crate::{Choices, Memory};
@@ -151,7 +153,7 @@ impl World {
         let fault =
             Fault::with_env(Arc::clone(&node.storage), Plan::new(), env.clone()).judged_by(Arc::new(judge));
         let fault = Arc::new(fault);
-        self.0.state.lock().processes.push(baton::Living {
+        self.0.state.lock().processes.push(Living {
             node: node.number,
             fault: Arc::clone(&fault),
             dead: false,
@@ -176,6 +178,11 @@ impl World {
     /// What happened so far.
     pub fn story(&self) -> Story {
         self.0.state.lock().story.clone()
+    }
+
+    /// What happened, when all is over: the world forgets it.
+    pub fn take_story(&self) -> Story {
+        std::mem::take(&mut self.0.state.lock().story)
     }
 
     /// Says that something is wrong, and ends the run. The first word counts.
@@ -225,9 +232,26 @@ impl World {
         self.say("the power is cut".to_owned());
     }
 
-    /// Hands the baton on, and gets it back some time.
-    pub fn pause(&self) {
+    /// Hands the baton on, and gets it back some time. `seen` is a digest of what the caller has got since its
+    /// last call.
+    pub fn pause(&self, seen: u64) {
+        self.0.saw(seen);
         self.0.turn();
+    }
+
+    /// How many come to [`World::meet`]. Until all are there, who came first goes on: one after the other.
+    pub fn expect(&self, processes: usize) {
+        self.0.state.lock().awaited = processes;
+    }
+
+    /// Whether all that were expected have met.
+    pub fn has_met(&self) -> bool {
+        self.0.state.lock().awaited == 0
+    }
+
+    /// Blocks the calling thread until all that are expected are here; from then on the order is open.
+    pub fn meet(&self) {
+        self.0.meet();
     }
 
     /// Blocks the calling thread until [`World::wake`] of the same key, or `timeout`.

@@ -1,5 +1,6 @@
 //! One simulated process: its storage, its environment, and the hand-over before each of its calls.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use batchweave::env::Env;
@@ -48,17 +49,21 @@ pub(super) struct Judged {
 
 impl Judge for Judged {
     fn before(&self, method: Method, on: &str) -> Fate {
-        self.world.0.turn_to_call(is_noticed(method, on));
+        self.world.0.turn_to_call(method, on);
         if self.world.is_dead(self.process) {
             return Fate::default();
         }
         self.world.0.fates.decide(&self.world, self.process, method, on)
     }
 
-    fn after(&self, call: &Call) {
+    fn after(&self, call: Call) {
+        let mut hasher = DefaultHasher::new();
+        (call.method, &call.on, call.outcome.words()).hash(&mut hasher);
+        self.world.0.saw(hasher.finish());
         let mut state = self.world.0.state.lock();
+        let stopped = call.outcome == Outcome::Stopped;
         state.story.call(self.process, call);
-        if call.outcome == Outcome::Stopped {
+        if stopped {
             state.kill(self.process);
         }
     }
@@ -66,20 +71,8 @@ impl Judge for Judged {
     fn saw(&self, digest: u64) {
         self.world.0.saw(digest);
     }
-}
 
-/// Whether another process can notice a call, or the call what another one does: an order of calls that
-/// aren't is as good as any other.
-fn is_noticed(method: Method, on: &str) -> bool {
-    match method {
-        Method::Close
-        | Method::SyncFile
-        | Method::SyncDir
-        | Method::Map
-        | Method::Populate
-        | Method::Size => false,
-        // What has its final name doesn't change (R1); HEAD does.
-        Method::ReadAt | Method::WriteAt => on == "HEAD",
-        _ => !on.starts_with("stage/") || on.contains(" -> "),
+    fn looks(&self) {
+        self.world.0.turn_to_look();
     }
 }

@@ -29,8 +29,8 @@ impl Story {
         self.push(Event::Note(what));
     }
 
-    pub(super) fn call(&mut self, process: usize, call: &Call) {
-        self.push(Event::Call(process, call.clone()));
+    pub(super) fn call(&mut self, process: usize, call: Call) {
+        self.push(Event::Call(process, call));
     }
 
     fn push(&mut self, event: Event) {

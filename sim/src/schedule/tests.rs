@@ -1,3 +1,5 @@
+//! The scheduler: one order by one seed, time that takes no time, and the ends of processes and runs.
+
 use super::*;
 use crate::Stopped;
 

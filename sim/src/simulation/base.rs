@@ -7,13 +7,12 @@ use std::sync::{Arc, OnceLock};
 use batchweave::{Counts, Durability, Incarnation, Options, Published, Settings, Store};
 use parking_lot::Mutex;
 
-use super::Setup;
-use crate::mount::{Alone, Links, Mount, Traits};
+use crate::mount::{Alone, Class, Links, Mount, Traits};
 use crate::oracle::{Ledger, state, text};
 use crate::{Choices, Memory, Seeded};
 
 /// Where the store is.
-pub(super) const PATH: &str = "/store";
+pub(crate) const PATH: &str = "/store";
 /// Who has written what is there before a run begins.
 const NAME: &str = "base";
 /// The writer's number in its texts: no process of a run has it.
@@ -25,19 +24,31 @@ struct Base {
     told: Vec<(String, Incarnation, Published)>,
 }
 
-type Key = (u64, bool, u32, u32, bool);
+/// What a store is like before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind {
+    /// How many versions it has; none: there is no store.
+    pub(crate) versions: u64,
+    /// Whether it is synced.
+    pub(crate) synced: bool,
+    /// Parts of a step.
+    pub(crate) parts_per_step: u32,
+    /// Slices divide by it.
+    pub(crate) divisor: u32,
+    /// Whether it was made on a local disk without links, and so is published by another primitive.
+    pub(crate) linkless: bool,
+}
 
-/// The filesystem of a run: a store of `setup.base` versions, or no store; and what is known of it.
-pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
-    static BASES: OnceLock<Mutex<BTreeMap<Key, Arc<Base>>>> = OnceLock::new();
+/// The filesystem of a run: a store of so many versions, or no store; and what is known of it.
+pub(crate) fn fork(kind: Kind) -> (Memory, Arc<Ledger>, u64) {
+    static BASES: OnceLock<Mutex<BTreeMap<Kind, Arc<Base>>>> = OnceLock::new();
     let ledger = Arc::new(Ledger::default());
-    if setup.base == 0 {
+    if kind.versions == 0 {
         return (Memory::new(), ledger, 0);
     }
-    let key = (setup.base, setup.synced, setup.parts_per_step, setup.divisor, setup.links == Links::Nowhere);
     let base = {
         let mut bases = BASES.get_or_init(Mutex::default).lock();
-        Arc::clone(bases.entry(key).or_insert_with(|| Arc::new(make(setup))))
+        Arc::clone(bases.entry(kind).or_insert_with(|| Arc::new(make(kind))))
     };
     for (text, incarnation, published) in &base.told {
         ledger.acknowledge(text, *incarnation, *published).expect("what one producer was told");
@@ -46,32 +57,32 @@ pub(super) fn fork(setup: &Setup) -> (Memory, Arc<Ledger>, u64) {
 }
 
 /// What the stores of a set-up are made with: the smallest segments, so that boundaries come often.
-pub(super) fn options(setup: &Setup) -> Options {
-    let durability = if setup.synced { Durability::Synced } else { Durability::Unsynced };
+pub(crate) fn options(kind: Kind) -> Options {
+    let durability = if kind.synced { Durability::Synced } else { Durability::Unsynced };
     Options::new()
         .segment_size(16)
         .durability(durability)
-        .parts_per_step(setup.parts_per_step)
-        .divisor(setup.divisor)
+        .parts_per_step(kind.parts_per_step)
+        .divisor(kind.divisor)
 }
 
-fn make(setup: &Setup) -> Base {
+fn make(kind: Kind) -> Base {
     let memory = Memory::new();
-    // What it is published by is found by its probe: the mount that will be used has to be there.
-    let links = if setup.links == Links::Nowhere { Links::Nowhere } else { Links::Everywhere };
-    let traits = Traits { links, ..setup.class.traits() };
+    // What it is published by is found by its probe.
+    let links = if kind.linkless { Links::Nowhere } else { Links::Everywhere };
+    let traits = Traits { links, ..Class::Local.traits() };
     let tame = Choices::replay(Vec::new());
-    let storage = Arc::new(Mount::with_traits(memory.clone(), setup.class, traits, tame, Arc::new(Alone)));
-    let env = Arc::new(Seeded::new(setup.base));
-    let store = Store::open_or_create_on(Path::new(PATH), storage, env, options(setup), &Settings::new());
+    let storage = Arc::new(Mount::with_traits(memory.clone(), Class::Local, traits, tame, Arc::new(Alone)));
+    let env = Arc::new(Seeded::new(kind.versions));
+    let store = Store::open_or_create_on(Path::new(PATH), storage, env, options(kind), &Settings::new());
     let store = store.expect("a store on a filesystem without faults");
     let mut producer = store.producer(NAME).expect("a producer");
     let mut told = Vec::new();
     // The Open is a version too.
-    for _ in 1..setup.base {
+    for _ in 1..kind.versions {
         let text = text(NAME, producer.next_sequence().get(), WRITER);
         let mut draft = producer.draft().expect("a draft");
-        for _ in 0..setup.divisor {
+        for _ in 0..kind.divisor {
             draft.add_slice(text.as_bytes(), Counts { samples: 1, tokens: 1 }).expect("a slice");
         }
         let ticket = producer.publish(draft, state(&text)).expect("a publish");

@@ -11,7 +11,7 @@ use super::base;
 use super::setup::{Setup, Shape};
 use crate::Choices;
 use crate::actors::{
-    Allowed, Consuming, Producing, Stage, close, consume, inspect, pass_segments, produce, watch,
+    Allowed, Consuming, Meets, Producing, Stage, close, consume, inspect, pass_segments, produce, watch,
 };
 use crate::damage::Damage;
 use crate::faults::{Coverage, Faults, Next};
@@ -30,7 +30,7 @@ pub(super) struct Cast {
 
 impl Cast {
     pub(super) fn assemble(setup: &Setup, seed: u64, choices: &Choices, coverage: &Arc<Coverage>) -> Self {
-        let (memory, ledger, base_parts) = base::fork(setup);
+        let (memory, ledger, base_parts) = base::fork(setup.store());
         let damage = Arc::new(Damage::new(setup.base));
         let faults = Arc::new(Faults {
             kinds: setup.wrongs.clone(),
@@ -59,7 +59,7 @@ impl Cast {
             .collect();
         let stage = Arc::new(Stage {
             path: PathBuf::from(base::PATH),
-            options: base::options(setup),
+            options: base::options(setup.store()),
             settings: setup.io_patience.map_or(Settings::new(), |most| Settings::new().io_patience(most)),
             ledger,
             memory,
@@ -86,6 +86,7 @@ impl Cast {
                 slices: setup.divisor,
                 padding: writer.padding,
                 finishes: writer.finishes,
+                meets: Meets::Never,
             };
             let name = format!("producer {} {number}", writer.name);
             self.world.add(on(), &name, writer.restarts, move |process| produce(process, &stage, &plan));
@@ -145,12 +146,12 @@ impl Cast {
 
 /// What a mount needs of the scheduler.
 #[derive(Debug)]
-struct Baton(crate::schedule::Absent);
+pub(crate) struct Baton(pub(crate) crate::schedule::Absent);
 
 impl Pause for Baton {
-    fn pause(&self) {
+    fn pause(&self, seen: u64) {
         if let Some(world) = self.0.upgrade() {
-            world.pause();
+            world.pause(seen);
         }
     }
 

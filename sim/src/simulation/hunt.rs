@@ -1,8 +1,9 @@
 //! Looking for a planted bug.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Shape, simulate};
+use super::{Shape, jobs, on_cores, simulate};
 use crate::faults::Coverage;
 
 /// Plants a bug by its name, or `none`, and simulates seeds from 0 until a promise is broken: after how many
@@ -13,12 +14,20 @@ use crate::faults::Coverage;
 pub fn hunt(bug: &str, seeds: u64) -> Result<Option<(u64, String)>, String> {
     let shape = plant(bug)?;
     let coverage = Arc::new(Coverage::default());
-    for seed in 0..seeds {
-        if let Some(trouble) = simulate(seed, shape, &coverage).trouble {
-            return Ok(Some((seed + 1, trouble)));
+    let (next, caught) = (AtomicU64::new(0), AtomicU64::new(seeds));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= caught.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(trouble) = simulate(seed, shape, &coverage).trouble {
+                caught.fetch_min(seed, Ordering::Relaxed);
+                return Some((seed + 1, trouble));
+            }
         }
-    }
-    Ok(None)
+    };
+    Ok(on_cores(jobs(), work).into_iter().flatten().min())
 }
 
 /// Plants the bug; gives what a run has to be about for it to show, if not any.

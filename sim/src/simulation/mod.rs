@@ -5,11 +5,12 @@
 //!   tamer decisions that go wrong too.
 //! - The set-up is drawn like everything else, so it is shrunk like everything else.
 
-mod base;
-mod cast;
+pub(crate) mod base;
+pub(crate) mod cast;
 mod hunt;
 mod setup;
 mod shrink;
+mod workers;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use self::hunt::hunt;
 pub use self::setup::{Setup, Shape};
 pub use self::shrink::shrink;
+pub use self::workers::{jobs, on_cores};
 use crate::faults::Coverage;
 use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
 use crate::schedule::{Story, words_of};
@@ -29,7 +31,7 @@ pub struct Report {
     /// Its seed: of the entropy, and of the decisions unless they were given.
     pub seed: u64,
     /// What it drew.
-    pub setup: String,
+    pub setup: Setup,
     /// The first promise that was broken; none if all were kept.
     pub trouble: Option<String>,
     /// Its decisions.
@@ -45,7 +47,7 @@ impl fmt::Display for Report {
         let trouble = self.trouble.as_deref().unwrap_or("all promises are kept");
         let wild = self.decisions.iter().filter(|taken| taken.answer > 0).count();
         writeln!(f, "seed {}: {trouble}", self.seed)?;
-        writeln!(f, "{}", self.setup)?;
+        writeln!(f, "{:?}", self.setup)?;
         writeln!(f, "{} decisions, {wild} of them not tame; {} calls", self.decisions.len(), self.calls)?;
         write!(f, "{}", self.story)
     }
@@ -72,10 +74,10 @@ fn run(seed: u64, shape: Option<Shape>, choices: Choices, coverage: &Arc<Coverag
     });
     Report {
         seed,
-        setup: format!("{setup:?}"),
+        setup,
         trouble,
         decisions: choices.taken(),
-        story: cast.world.story(),
+        story: cast.world.take_story(),
         calls: end.calls,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::base::Kind;
 use crate::faults::Wrong;
 use crate::mount::{Class, Links};
 use crate::{Choices, Style};
@@ -98,6 +99,17 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The store that the run begins with.
+    pub(super) fn store(&self) -> Kind {
+        Kind {
+            versions: self.base,
+            synced: self.synced,
+            parts_per_step: self.parts_per_step,
+            divisor: self.divisor,
+            linkless: self.links == Links::Nowhere,
+        }
+    }
+
     /// Draws a set-up.
     pub fn draw(shape: Option<Shape>, choices: &Choices) -> Self {
         // Most runs are traffic: it has most to go wrong.

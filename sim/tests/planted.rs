@@ -1,0 +1,90 @@
+//! The simulation can fail: by planting bugs in the engine, one at a time, and seeing each caught.
+//!
+//! - The engine is built again with `--cfg batchweave_planted`, in a target folder of its own, so that no
+//!   other build can hold a bug.
+//! - Each bug has to be caught within so many schedules, several times what it took when its row was
+//!   written; docs/design.md, section 11, has the table.
+//! - Without a bug nothing may be caught: else the first row caught something else than its bug.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use batchweave::planted::Bug;
+
+/// Bugs, and the schedules within which each has to be caught.
+const LIMITS: [(Bug, u64); 20] = [
+    (Bug::AckOnLink, 1000),
+    (Bug::AckOnReread, 1000),
+    (Bug::EexistTrusted, 1000),
+    (Bug::DirectoryUnsynced, 100),
+    (Bug::FileSyncRepeated, 300),
+    (Bug::DirectorySyncRepeated, 6000),
+    (Bug::ReplayUnsynced, 3000),
+    (Bug::LookupsStale, 1000),
+    (Bug::AbsenceUnmarked, 300),
+    (Bug::IncarnationIgnored, 300),
+    (Bug::SequenceIgnored, 3000),
+    (Bug::SequenceAlone, 1000),
+    (Bug::IndexPartial, 100),
+    (Bug::IndexOfBuilder, 100),
+    (Bug::MarkBeforeIndex, 300),
+    (Bug::BoundaryUnsynced, 300),
+    (Bug::HoleIsHead, 300),
+    (Bug::PositionReadAhead, 100),
+    (Bug::WaitUnbounded, 1000),
+    (Bug::StoreUnsynced, 300),
+];
+
+/// The program that looks for a planted bug, built with the cfg.
+fn build() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = manifest.join("../target/planted");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--bin", "planted"]).current_dir(manifest);
+    cargo.env("RUSTFLAGS", "--cfg batchweave_planted").env("CARGO_TARGET_DIR", &target);
+    // What this very test was built with isn't to be passed on.
+    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let status = cargo.status().expect("cargo runs");
+    assert!(status.success(), "the engine with planted bugs can't be built: {status}");
+    target.join("debug/planted")
+}
+
+/// What is said of a bug, and whether it was caught.
+fn hunt(program: &Path, bug: &str, schedules: u64) -> (bool, String) {
+    let output =
+        Command::new(program).args([bug, &schedules.to_string()]).env("RUST_BACKTRACE", "0").output();
+    let output = output.expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{bug}: {} {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output.status.code() == Some(0), said)
+}
+
+#[test]
+fn every_planted_bug_is_caught_and_without_one_nothing_is() {
+    let program = build();
+    assert_eq!(LIMITS.len(), Bug::ALL.len(), "every bug has its row");
+    let mut missed = Vec::new();
+    for (bug, schedules) in LIMITS {
+        let (caught, said) = hunt(&program, bug.name(), schedules);
+        println!("{said}");
+        if !caught {
+            missed.push(said);
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    let (caught, said) = hunt(&program, "none", 500);
+    assert!(!caught, "{said}");
+}
+
+#[test]
+fn an_ordinary_build_can_plant_nothing() {
+    let output = Command::new(env!("CARGO_BIN_EXE_planted")).args(["ack-on-link", "1"]).output();
+    let output = output.expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("batchweave_planted"));
+}
