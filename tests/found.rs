@@ -1,5 +1,12 @@
 //! Faults that were found once, each kept by the case that showed it.
 
+#[path = "found/mounts.rs"]
+mod mounts;
+#[path = "found/removed.rs"]
+mod removed;
+#[expect(dead_code, reason = "what examines crashes isn't needed here")]
+mod support;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

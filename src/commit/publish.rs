@@ -51,6 +51,28 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
     Put::Unknown(unknown.unwrap_or_else(|| Error::new(ErrorKind::Io, "no attempt was made")))
 }
 
+/// Gives a commit its staged name back, which a rename took away, if it has got the name of `version` in a
+/// directory that nobody reads. Only for one of which replay says, after that, that it isn't in (R6).
+///
+/// If it can't be taken back its outcome stays unknown, and its producer is to be opened anew.
+pub fn take_back(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Version) {
+    if log.identity.primitive == Primitive::Link {
+        return;
+    }
+    let is_it = read::open(log, segment, version).is_ok_and(|file| {
+        let found = read::commit(log, &file, version);
+        found.is_ok_and(|found| (found.header.nonce, found.checksum) == staged.identity())
+    });
+    if !is_it {
+        return;
+    }
+    let name = names::version(version);
+    let taken = put::put(&*log.storage, log.identity.primitive, segment, &name, stage, &staged.name);
+    if let Err(error) = taken {
+        tracing::warn!(%error, %version, "a commit can't be taken back from a segment that was removed");
+    }
+}
+
 fn describe(log: &Log, error: io::Error, version: Version) -> Error {
     let primitive = log.identity.primitive;
     let what = format!("the {primitive} failed and the version is absent; whether it comes is unknown");

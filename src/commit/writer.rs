@@ -71,6 +71,7 @@ fn append_or_fail(
     settled: impl Fn(&State) -> Settled,
 ) -> Result<Appended, Failure> {
     let mut stalled = 0u32;
+    let mut astray = None;
     for lost in 0..COMMIT_ATTEMPTS_MAX {
         match settled(&tail.state) {
             Settled::In(_) if lost > 0 && is_planted(Bug::EexistTrusted) => {}
@@ -82,10 +83,13 @@ fn append_or_fail(
             Settled::Never(error) => return Err(Failure::Never(error)),
             Settled::Open => {}
         }
+        if let Some((dir, version)) = astray.take() {
+            publish::take_back(log, stage, staged, &dir, version);
+        }
         if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
             return Err(refusal(log, &staged.commit.record, void));
         }
-        match link_next(log, tail, stage, staged)? {
+        match link_next(log, tail, stage, staged, &mut astray)? {
             Some(version) => return Ok(Appended { version, lost }),
             // A lost race makes progress; without any, someone's name can be seen by link and not by open.
             None if tail.advance(log, Care::Writing).map_err(Failure::Unknown)? == 0 => {
@@ -106,7 +110,14 @@ fn append_or_fail(
 }
 
 /// One attempt at head+1. None when it was lost, or the log had moved on: replay decides what comes next.
-fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result<Option<Version>, Failure> {
+/// `astray` is then where it may have got a name that nobody reads.
+fn link_next(
+    log: &Log,
+    tail: &mut Tail,
+    stage: &Dir,
+    staged: &Staged,
+    astray: &mut Option<(Dir, Version)>,
+) -> Result<Option<Version>, Failure> {
     let version = tail.state.next_version;
     let segment = version.segment(log.segment_size());
     if !boundary::cross(log, tail, stage, version)? {
@@ -120,12 +131,16 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
     };
     match publish::put(log, stage, staged, &dir, version) {
         Put::Lost => return Ok(None),
-        Put::Unknown(error) => return ask_replay(log, tail, segment, error),
+        Put::Unknown(error) => {
+            *astray = Some((dir, version));
+            return ask_replay(log, tail, segment, error);
+        }
         Put::Won => {}
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
     log.doorbell.ring(&*log.storage, &log.root(), version.next());
     if !is_planted(Bug::DirectoryUnsynced) && sync(log, &dir, version)? == Synced::Removed {
+        *astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -133,6 +148,7 @@ fn link_next(log: &Log, tail: &mut Tail, stage: &Dir, staged: &Staged) -> Result
         || (is_planted(Bug::AckOnReread)
             && read::identity_afresh(log, version).is_ok_and(|found| found == Some(staged.identity())));
     if !believed && marks::moved_on(log, segment).map_err(Failure::Unknown)? {
+        *astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
