@@ -108,9 +108,6 @@ pub const FINDINGS_MAX: usize = 10_000;
 pub const FINDINGS_PER_PART_MAX: u32 = 16;
 /// Commits that a handle keeps open or mapped, for colocated consumers at about the same step.
 pub const COMMIT_CACHE: usize = 4;
-/// A commit up to this is read where others are mapped: mapping, faulting in and unmapping it cost several
-/// times what the copy does.
-pub const READ_COMMIT_BYTES: u64 = 32 << 10;
 /// A commit up to this is faulted in whole when it is mapped: one call instead of one for each of its pieces.
 pub const WHOLE_COMMIT_BYTES: u64 = 256 << 10;
 /// Commits of one step that are kept open while it is read; beyond, one is opened twice. Far below `ulimit

@@ -5,7 +5,6 @@
 //!   checked before anything of it is handed out.
 //! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read
 //!   that comes short tells the same.
-//! - A small one is read whole instead of mapped, which is sooner done.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;
@@ -16,12 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pool::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{BUFFER_BYTES, COMMIT_CACHE, READ_COMMIT_BYTES, WHOLE_COMMIT_BYTES};
+use crate::limits::{BUFFER_BYTES, COMMIT_CACHE, WHOLE_COMMIT_BYTES};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
 use crate::name::Name;
@@ -42,7 +40,7 @@ pub(super) struct OpenCommit {
 /// Its bytes.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Mapped whole; if it is small, faulted in whole too, or in memory.
+    /// Mapped whole; if it is small, faulted in whole too.
     Mapped(Arc<Mapping>),
     /// To be read.
     File(File),
@@ -102,9 +100,8 @@ fn cut_short() -> Error {
 }
 
 /// The commits that were read last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Commits {
-    pool: Arc<Pool>,
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// Mapping failed once, so everything is read.
     unmappable: AtomicBool,
@@ -113,15 +110,6 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self {
-            pool,
-            recent: Mutex::default(),
-            unmappable: AtomicBool::new(false),
-            populates: AtomicBool::new(false),
-        }
-    }
-
     /// The commit that holds a located part.
     ///
     /// `waiting` is its file, already open and read, if the tail has just come by it.
@@ -199,11 +187,6 @@ impl Commits {
         if size != length {
             let what = format!("the file has {size} bytes, its header says {length}");
             return Err(Error::new(ErrorKind::Corrupt, what));
-        }
-        if length <= READ_COMMIT_BYTES {
-            let mut bytes = self.pool.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-            read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(read::short)?;
-            return Ok(Body::Mapped(Arc::new(Mapping::of_memory(bytes))));
         }
         match self.map(log, &file, length) {
             Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),

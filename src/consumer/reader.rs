@@ -85,11 +85,10 @@ struct Glance {
 impl Reader {
     pub(crate) fn new(log: Arc<Log>) -> Self {
         let poller = Poller::new(&*log.env);
-        let pool = Arc::<Pool>::default();
         Self {
             log,
-            commits: Commits::new(Arc::clone(&pool)),
-            pool,
+            pool: Arc::default(),
+            commits: Commits::default(),
             poller,
             horizon: Mutex::default(),
             glance: Glance::default(),

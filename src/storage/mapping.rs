@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use memmap2::{Mmap, MmapOptions};
@@ -24,7 +25,7 @@ pub struct Mapping(Inner);
 
 enum Inner {
     File(Mmap),
-    Memory(Box<dyn Deref<Target = [u8]> + Send + Sync>),
+    Memory(Arc<[u8]>),
 }
 
 impl Mapping {
@@ -38,10 +39,9 @@ impl Mapping {
         Ok(Self(Inner::File(map)))
     }
 
-    /// The same out of memory: for storages that have no files, and for files that are sooner read than
-    /// mapped.
-    pub fn of_memory(bytes: impl Deref<Target = [u8]> + Send + Sync + 'static) -> Self {
-        Self(Inner::Memory(Box::new(bytes)))
+    /// The same out of memory, for storages that have no files.
+    pub fn of_memory(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self(Inner::Memory(bytes.into()))
     }
 
     /// Faults `range` in (MADV_POPULATE_READ): EFAULT for what the file no longer has, EINVAL before Linux
