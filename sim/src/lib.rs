@@ -1,10 +1,15 @@
-//! Storages that forget, fail and stop where they are told, and the contract that every storage keeps.
+//! The engine under a hostile filesystem: storages that forget, fail and stop where they are told, nodes that
+//! see what is old, processes one call at a time, and an oracle that knows what was promised.
 //!
+//! - [`simulation`] makes runs of the real engine from seeds: its [`actors`] on mounts of a [`World`], held
+//!   to the [`oracle`]. [`cases`] are small ones, of which [`explore`] makes every schedule.
 //! - [`Memory`] is a filesystem that tells what is durable from what is only seen, and can lose the
 //!   difference.
 //! - [`Fault`] stands between the engine and any storage: it counts, traces, stops, fails and delays calls by
 //!   a plan.
 //! - [`Mount`] is one node's client of that: its caches, and what its class of filesystem lets it miss.
+//! - [`World`] schedules simulated processes, one of their threads at a time; [`Faults`] are what goes wrong
+//!   meanwhile.
 //! - [`SkipZeros`] makes large slices of zeros cost nothing on a real disk.
 //! - [`Choices`] are the decisions that a run leaves open, from one seed, replayed at will.
 //! - [`Seeded`] is a clock, entropy and threads that a seed replays.

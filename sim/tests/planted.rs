@@ -15,7 +15,7 @@ use batchweave::planted::Bug;
 const LIMITS: [(Bug, u64); 20] = [
     (Bug::AckOnLink, 1000),
     (Bug::AckOnReread, 1000),
-    (Bug::EexistTrusted, 1000),
+    (Bug::EexistTrusted, 6000),
     (Bug::DirectoryUnsynced, 100),
     (Bug::FileSyncRepeated, 300),
     (Bug::DirectorySyncRepeated, 6000),
