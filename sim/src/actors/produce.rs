@@ -4,7 +4,7 @@ use batchweave::{Counts, Draft, ErrorKind, Incarnation, Producer, PublishError, 
 
 use super::{Stage, Trouble};
 use crate::Process;
-use crate::oracle::{newest_open, state, text};
+use crate::oracle::{newest_open, state, text, visible_of};
 
 /// What a producer does.
 #[derive(Clone, Debug)]
@@ -68,9 +68,12 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             }
         }
         if plan.finishes {
+            let incarnation = producer.incarnation();
             match producer.finish() {
-                Err(error) if error.kind() != ErrorKind::Fenced => return Err(error.into()),
-                _ => {}
+                Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
+                    check_fenced(stage, &plan.name, incarnation)?;
+                }
+                finished => finished?,
             }
         }
         Ok(())
@@ -96,6 +99,7 @@ fn publish(
         let PublishError { error, draft: back } = match producer.publish(draft, &after) {
             Ok(ticket) => {
                 let published = ticket.wait()?;
+                check_state(producer, &after)?;
                 return Ok(stage.ledger.acknowledge(&text, producer.incarnation(), published)?);
             }
             Err(failed) => failed,
@@ -104,6 +108,9 @@ fn publish(
         let spoilt = error.kind() == ErrorKind::Invalid && tried > 0;
         if process.is_dead() || tried > TRIES || !(spoilt || stage.allowed.covers(&error)) {
             return Err(error.into());
+        }
+        if back.is_some() && !stage.allowed.damage {
+            check_given_back(stage, producer)?;
         }
         tried += 1;
         process.world.say(format!("{} tries {text} again after: {error}", process.name));
@@ -119,10 +126,29 @@ fn publish(
                 if producer.next_sequence() == before {
                     return Err(error.into());
                 }
+                check_state(producer, &after)?;
                 return Ok(stage.ledger.flush(&text)?);
             }
         };
     }
+}
+
+/// P3: a producer's state is that of its last part.
+fn check_state(producer: &Producer, after: &str) -> Result<(), String> {
+    let found = producer.state();
+    if found == after.as_bytes() {
+        return Ok(());
+    }
+    Err(format!("P3: the state is {:?}, and was published as {after:?}", String::from_utf8_lossy(found)))
+}
+
+/// P3: what is given back to be published again isn't in.
+fn check_given_back(stage: &Stage, producer: &Producer) -> Result<(), String> {
+    let (name, mine, next) = (producer.name(), producer.incarnation(), producer.next_sequence());
+    if visible_of(&stage.memory, &stage.path, name.as_str(), mine)? <= next.get() {
+        return Ok(());
+    }
+    Err(format!("P3: the draft of {name}/{next} was given back, and is visible"))
 }
 
 /// P4: fenced is who has a newer incarnation after him, and nobody else.

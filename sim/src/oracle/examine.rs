@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use batchweave::log::tail::Tail;
-use batchweave::{ConsumerOptions, Counts, ErrorKind, Next, Settings, Share, Start, Store};
+use batchweave::{ConsumerOptions, Counts, ErrorKind, Incarnation, Next, Settings, Share, Start, Store};
 
 use super::ledger::Left;
 use super::replay::{Replayed, check_replay};
@@ -176,6 +176,18 @@ pub fn newest_open(memory: &Memory, path: &Path, name: &str) -> Result<u64, Stri
         let retired = if known.finished { known.last_version.get() } else { 0 };
         retired.max(known.last_open.get())
     }))
+}
+
+/// How many parts of a name are visible, as long as this incarnation has it; else none.
+///
+/// # Errors
+/// The log can't be read.
+pub fn visible_of(memory: &Memory, path: &Path, name: &str, incarnation: Incarnation) -> Result<u64, String> {
+    let Some(store) = open(&memory.fork(), path, 6)? else { return Ok(0) };
+    let tail = Tail::load(store.inner()).map_err(|error| format!("the log can't be loaded: {error}"))?;
+    let mut known = tail.state.producers.iter().filter(|(known, _)| known.as_str() == name);
+    let mine = known.next().filter(|(_, known)| known.incarnation == Some(incarnation));
+    Ok(mine.map_or(0, |(_, known)| known.next.get()))
 }
 
 /// Holds the log's end against the ledger where old segments are gone: all that is acknowledged is in, and

@@ -140,6 +140,9 @@ impl Ledger {
     pub fn end(&self, step: u64) -> Result<(), String> {
         let mut book = self.0.lock();
         let known = *book.ended.get_or_insert(step);
+        if let Some((last, _)) = book.delivered.last_key_value().filter(|(last, _)| **last >= step) {
+            return Err(format!("P2: the stream ended before step {step}, and step {last} was delivered"));
+        }
         if known == step {
             return Ok(());
         }
@@ -162,6 +165,9 @@ impl Ledger {
     /// Another reader got something else.
     pub fn deliver(&self, step: u64, texts: Vec<String>) -> Result<(), String> {
         let mut book = self.0.lock();
+        if let Some(end) = book.ended.filter(|end| *end <= step) {
+            return Err(format!("P2: step {step} was delivered, and the stream ended before step {end}"));
+        }
         let known = book.delivered.entry(step).or_insert_with(|| texts.clone());
         if *known == texts {
             return Ok(());
@@ -243,6 +249,13 @@ impl Ledger {
         };
         if book.closed && replayed.state.ends.is_empty() {
             return Err("P6: the stream's close was acknowledged, and isn't in the log".to_owned());
+        }
+        for (name, incarnations) in &book.opened {
+            let found = replayed.state.producers.iter().find(|(known, _)| known.as_str() == name);
+            let found = found.map(|(_, known)| known.last_open.incarnation());
+            if found < incarnations.iter().max().copied() {
+                return Err(format!("P6: {name} was opened as {incarnations:?}, the log has {found:?}"));
+            }
         }
         for ((name, sequence), known) in &book.acknowledged {
             let place = known.published.part.get() as usize;

@@ -11,7 +11,7 @@ mod ledger;
 mod replay;
 
 pub(crate) use examine::texts_of;
-pub use examine::{examine, examine_after_power_cut, examine_tail, goes_on, newest_open};
+pub use examine::{examine, examine_after_power_cut, examine_tail, goes_on, newest_open, visible_of};
 pub use ledger::Ledger;
 pub use replay::{Replayed, check_replay, replay};
 

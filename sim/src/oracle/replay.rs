@@ -1,5 +1,7 @@
 //! The truth of a store: its log read from the first version by itself, without indexes, tails or caches.
 
+use std::collections::BTreeMap;
+
 use batchweave::format::record::Record;
 use batchweave::log::apply::Void;
 use batchweave::log::state::State;
@@ -28,10 +30,11 @@ impl Replayed {
 /// Replays the whole log.
 ///
 /// # Panics
-/// A commit can't be read.
+/// A commit can't be read, or an older incarnation has changed something.
 pub fn replay(log: &Log) -> Replayed {
     let mut state = State::new(log.parts_per_step());
     let (mut holders, mut voids) = (Vec::new(), Vec::new());
+    let mut newest_opens = BTreeMap::new();
     loop {
         let version = state.next_version;
         let segment = log.open_segment(version.segment(log.segment_size())).expect("a readable log");
@@ -39,6 +42,17 @@ pub fn replay(log: &Log) -> Replayed {
         let commit = read::commit(log, &file, version).expect("a whole commit").to_commit();
         let void = state.apply(version, &commit).expect("a record of this version");
         voids.push(void);
+        // P4, by nothing but the log: what is visible is of the newest Open of its name.
+        match &commit.record {
+            Some(Record::Open { producer, .. }) if void.is_none() => {
+                newest_opens.insert(producer.clone(), version.incarnation());
+            }
+            Some(Record::Parts(parts)) if void.is_none() => {
+                let newest = newest_opens.get(&parts.producer);
+                assert_eq!(newest, Some(&parts.incarnation), "P4: version {version} is a zombie's");
+            }
+            _ => {}
+        }
         if let Some(Record::Parts(record)) = &commit.record
             && void.is_none()
         {

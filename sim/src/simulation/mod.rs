@@ -87,6 +87,13 @@ fn judge(setup: &Setup, cast: &cast::Cast, choices: &Choices) -> Result<(), Stri
     let stage = &cast.stage;
     cast.damage.mend(&stage.memory)?;
     if setup.shape == Shape::Sleepers {
+        if setup.synced {
+            let copy = stage.memory.fork();
+            let odds = *choices.one_of(&[0, 2, 4, 1]);
+            copy.power_cut_keeping(|_| choices.chance(odds));
+            examine_tail(&copy, &stage.path, &stage.ledger)
+                .map_err(|what| format!("after a power cut: {what}"))?;
+        }
         return examine_tail(&stage.memory, &stage.path, &stage.ledger);
     }
     examine(&stage.memory, &stage.path, &stage.ledger)?;
