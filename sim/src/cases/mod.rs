@@ -4,7 +4,7 @@
 //! - A case is two or three processes with a few calls each on a store of a few versions. What they do before
 //!   they meet is one after the other; from then on the order of their calls is open, and so is whatever a
 //!   close-to-open mount may answer.
-//! - At the end of every schedule the model's [properties](self::judge) are held against what is left, and
+//! - At the end of every schedule the model's properties are held against what is left, and
 //!   the oracle's.
 //! - Each process has a node of its own, so what it does to its node's caches nobody else notices.
 
