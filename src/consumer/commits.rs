@@ -103,6 +103,8 @@ fn cut_short() -> Error {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
+    /// The file that was mapped last: closing costs, so it is done by who is about to wait.
+    mapped: Mutex<Option<File>>,
     /// Mapping failed once, so everything is read.
     unmappable: AtomicBool,
     /// Populating worked once, so the kernel has it.
@@ -143,12 +145,15 @@ impl Commits {
             recent.drain(..more).collect()
         };
         drop(forgotten);
+        let closed = self.mapped.lock().take();
+        drop(closed);
     }
 
     /// Forgets all: what is open may have outlived what it stands for.
     pub(super) fn forget(&self) {
         let forgotten = std::mem::take(&mut *self.recent.lock());
-        drop(forgotten);
+        let closed = self.mapped.lock().take();
+        drop((forgotten, closed));
     }
 
     fn open(&self, log: &Log, located: &Located, waiting: Option<(File, read::Read)>) -> Result<OpenCommit> {
@@ -189,7 +194,11 @@ impl Commits {
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
         match self.map(log, &file, length) {
-            Ok(mapping) => Ok(Body::Mapped(Arc::new(mapping))),
+            Ok(mapping) => {
+                let before = self.mapped.lock().replace(file);
+                drop(before);
+                Ok(Body::Mapped(Arc::new(mapping)))
+            }
             Err(error) if read::is_fault(&error) => Err(read::unreadable(error)),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
