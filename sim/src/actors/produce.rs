@@ -73,7 +73,10 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
                 Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
                     check_fenced(stage, &plan.name, incarnation)?;
                 }
-                finished => finished?,
+                finished => {
+                    finished?;
+                    stage.ledger.retire(&plan.name, incarnation);
+                }
             }
         }
         Ok(())

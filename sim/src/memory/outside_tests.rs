@@ -58,6 +58,24 @@ fn names_that_a_failed_sync_gave_up_are_not_synced_later() {
 }
 
 #[test]
+fn a_failed_sync_is_told_once_through_each_handle_and_one_opened_later_syncs_all() {
+    let disk = Disk::new();
+    let (dir, other) = (disk.dir("d"), disk.memory.open_dir(&disk.root, "d").unwrap());
+    disk.memory.write_back();
+    disk.put(&dir, "a", b"");
+    disk.memory.fail_sync_dir(&dir).unwrap();
+    disk.memory.sync_dir(&dir).expect("it was told by the failed sync itself");
+    assert_eq!(errno_of(disk.memory.sync_dir(&other)), Some(errno::EIO), "open then, not told yet");
+    disk.memory.sync_dir(&other).expect("told once");
+    let copy = disk.memory.fork();
+    copy.power_cut();
+    assert_eq!(copy.paths(), ["d/"], "and nothing was made durable");
+    let afresh = disk.memory.open_dir(&disk.root, "d").unwrap();
+    disk.memory.sync_dir(&afresh).unwrap();
+    assert_eq!(paths(&disk.cut(|_| false)), "d/ d/a");
+}
+
+#[test]
 fn nothing_is_renamed_into_a_directory_that_is_lost() {
     let disk = Disk::new();
     let a = disk.dir("a");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use batchweave::{Incarnation, Published, Version};
+use batchweave::{Incarnation, Published, Step, Version};
 use parking_lot::Mutex;
 
 use super::{Replayed, parse, state};
@@ -28,6 +28,8 @@ struct Book {
     closed: bool,
     /// How many steps have outlived the last power cut for sure; none if there was none.
     durable: Option<u64>,
+    /// Incarnations whose retirement was acknowledged, by name.
+    retired: BTreeMap<String, Incarnation>,
     /// Incarnations by name.
     opened: BTreeMap<String, Vec<Incarnation>>,
 }
@@ -154,6 +156,11 @@ impl Ledger {
         self.0.lock().closed = true;
     }
 
+    /// A name was retired, by an incarnation.
+    pub fn retire(&self, name: &str, incarnation: Incarnation) {
+        self.0.lock().retired.insert(name.to_owned(), incarnation);
+    }
+
     /// How many parts are acknowledged for sure, with all before them.
     pub fn acknowledged_parts(&self) -> u64 {
         self.0.lock().acknowledged_parts()
@@ -249,6 +256,17 @@ impl Ledger {
         };
         if book.closed && replayed.state.ends.is_empty() {
             return Err("P6: the stream's close was acknowledged, and isn't in the log".to_owned());
+        }
+        let unknown = |step: &u64| left == Left::All && !replayed.state.ends.contains(&Step::new(*step));
+        if let Some(step) = book.ended.filter(unknown) {
+            return Err(format!("P2: the stream ended before step {step}, where nobody has closed it"));
+        }
+        for (name, incarnation) in &book.retired {
+            let found = replayed.state.producers.iter().find(|(known, _)| known.as_str() == name);
+            let newer = |last: Incarnation| last > *incarnation;
+            if !found.is_some_and(|(_, known)| known.finished || newer(known.last_open.incarnation())) {
+                return Err(format!("P6: incarnation {incarnation} of {name} was retired, and isn't"));
+            }
         }
         for (name, incarnations) in &book.opened {
             let found = replayed.state.producers.iter().find(|(known, _)| known.as_str() == name);
