@@ -9,6 +9,8 @@ pub enum Failure {
     Never(Error),
     /// This call has given it no name; the staged file is still there and may be tried again.
     Not(Error),
+    /// It isn't in, and its staged file is gone: it has to be staged anew.
+    Gone(Error),
     /// Whether it is in, or will be, can't be told: the same staged file is to be tried again, or replay
     /// asked (R2).
     Unknown(Error),
@@ -20,7 +22,11 @@ impl Failure {
     /// What happened.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Never(error) | Self::Not(error) | Self::Unknown(error) | Self::Poisoned(error) => error,
+            Self::Never(error)
+            | Self::Not(error)
+            | Self::Gone(error)
+            | Self::Unknown(error)
+            | Self::Poisoned(error) => error,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::{Log, marks, read};
 use crate::planted::{Bug, is_planted};
-use crate::storage::{Dir, put};
+use crate::storage::{Access, Dir, put};
 
 /// Where a commit came to stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn link_next(
         Put::Lost => return Ok(None),
         Put::Unknown(error) => {
             *astray = Some((dir, version));
-            return ask_replay(log, tail, segment, error);
+            return ask_replay(log, tail, staged, segment, error);
         }
         Put::Won => {}
     }
@@ -162,6 +162,7 @@ fn link_next(
 fn ask_replay(
     log: &Log,
     tail: &mut Tail,
+    staged: &Staged,
     segment: Segment,
     error: Error,
 ) -> Result<Option<Version>, Failure> {
@@ -176,12 +177,26 @@ fn ask_replay(
     };
     match replayed {
         Ok(true) => Ok(None),
+        Ok(false) if is_gone(log, staged) => Err(Failure::Gone(gone(log, staged))),
         Ok(false) => Err(Failure::Unknown(error)),
         Err(later) => {
             tracing::debug!(error = %later, "replay can't be asked now");
             Err(Failure::Unknown(error))
         }
     }
+}
+
+/// Whether a commit that isn't in has no staged name any more, so no call that is still under way can bring
+/// it in: a rename had taken it to where nobody reads, and that was removed; or stage/ was purged.
+fn is_gone(log: &Log, staged: &Staged) -> bool {
+    let Ok(stage) = staged::open_stage(log) else { return false };
+    let found = log.storage.open(&stage, &staged.name, Access::Read);
+    found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn gone(log: &Log, staged: &Staged) -> Error {
+    let what = "a commit's staged file was removed before it was published: write it anew";
+    Error::new(ErrorKind::Io, what).at(log.path_of([names::STAGE, &staged.name]))
 }
 
 /// After a link the staged name is a second one, and goes; after a rename it is gone.
@@ -298,6 +313,7 @@ pub fn append_control(
                     return Err(error);
                 }
             }
+            Err(Failure::Gone(error)) => tracing::debug!(%error, "staged anew"),
             Err(Failure::Unknown(error) | Failure::Poisoned(error)) => return Err(error),
         }
     }

@@ -255,6 +255,12 @@ impl Draft {
         self.broken = Some(why);
     }
 
+    /// Its finished file is gone: all that can be done with it is to write it anew.
+    pub(super) fn lose_file(&mut self) {
+        self.finished = None;
+        self.broken = Some("its file was removed; write it anew");
+    }
+
     fn relative_end(&self) -> u64 {
         let end = self.sink.as_ref().map_or(0, Sink::end);
         end.saturating_sub(self.part.place)

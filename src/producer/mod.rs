@@ -339,6 +339,11 @@ impl Producer {
                 pending.draft.owned = true;
                 Err(PublishError { error, draft: Some(Box::new(pending.draft)) })
             }
+            Err(Failure::Gone(error)) => {
+                pending.draft.lose_file();
+                let draft = (!pending.uncertain).then(|| Box::new(pending.draft));
+                Err(PublishError { error, draft })
+            }
             Err(Failure::Unknown(error)) => {
                 pending.uncertain = true;
                 self.pending = Some(pending);

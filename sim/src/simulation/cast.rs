@@ -64,7 +64,8 @@ impl Cast {
             ledger,
             memory,
             allowed: Allowed {
-                failures: setup.faults > 0,
+                // Without links a sleeper's only copy may be removed with the segment that it got a name in.
+                failures: setup.faults > 0 || setup.passes > 0 && setup.links == Links::Nowhere,
                 damage: setup.shape == Shape::Damage,
                 closes: setup.closers > 0,
                 refusals: setup.links == Links::WithinDirectory,
