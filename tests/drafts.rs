@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use batchweave::storage::Storage;
 use batchweave::{Counts, Draft, ErrorKind, Options, Producer, Settings, Step, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
 
@@ -64,4 +65,38 @@ fn a_draft_whose_file_was_ended_says_so() {
     let again = producer.publish(*full.draft.expect("nothing of it is visible"), b"").expect_err("once only");
     assert_eq!(again.error.kind(), ErrorKind::Invalid);
     assert!(again.error.to_string().contains("write it anew"), "{}", again.error);
+}
+
+#[test]
+fn a_draft_whose_finished_file_vanished_is_given_back_to_be_written_anew() {
+    let memory = Memory::new();
+    let storage = Arc::new(Fault::new(Arc::new(memory.clone()), Plan::new()));
+    let env = Arc::new(Seeded::new(1));
+    let path = Path::new("/store");
+    let store =
+        Store::open_or_create_on(path, Arc::clone(&storage) as _, env, Options::new(), &Settings::new());
+    let store = store.unwrap();
+    let mut producer = store.producer("p").unwrap();
+    // What a purge of stage/ does, just before the link.
+    let purge = move || {
+        let stage = memory.open_root(Path::new("/store/stage")).unwrap();
+        for name in memory.list(&stage).unwrap() {
+            memory.remove(&stage, name.to_str().unwrap()).unwrap();
+        }
+    };
+    storage.set_plan(Plan::new().meanwhile(Match::method(Method::Link).nth(1), purge));
+    let mut draft = producer.draft().unwrap();
+    draft.add_slice(b"bytes", Counts::default()).unwrap();
+    let failed = producer.publish(draft, b"1").expect_err("its file is gone");
+    assert_eq!(failed.error.kind(), ErrorKind::Io);
+    assert!(failed.error.to_string().contains("write it anew"), "{}", failed.error);
+    let again =
+        producer.publish(*failed.draft.expect("it isn't in"), b"1").expect_err("nothing is left of it");
+    assert_eq!(again.error.kind(), ErrorKind::Invalid);
+    drop(again);
+    let mut draft = producer.draft().unwrap();
+    draft.add_slice(b"anew", Counts::default()).unwrap();
+    producer.publish(draft, b"1").unwrap().wait().unwrap();
+    assert_eq!(&*store.batch(Step::ZERO).unwrap().slice(0).unwrap(), b"anew");
+    assert_eq!(store.info().unwrap().next_step, Step::ZERO.next());
 }
