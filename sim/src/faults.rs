@@ -164,7 +164,9 @@ impl Faults {
             Wrong::NoSpace => Fate::fails(Failure::Before(*choices.one_of(&[errno::ENOSPC, errno::EDQUOT]))),
             Wrong::SyncFailed => {
                 if let Some(mount) = self.mounts.lock().get(world.node_of(process)) {
-                    mount.fail_next_sync();
+                    // Delayed allocation tells of a full disk here.
+                    let errnos = [errno::EIO, errno::ENOSPC, errno::EDQUOT];
+                    mount.fail_next_sync(errnos[world.calls() as usize % errnos.len()]);
                 }
                 Fate::default()
             }

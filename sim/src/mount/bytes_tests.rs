@@ -144,12 +144,12 @@ fn a_failed_sync_gives_up_its_bytes_on_every_class() {
         let memory = Memory::new();
         let node = Node::of(&memory, class, 0);
         let file = create(&node, "f", b"bytes");
-        node.mount.fail_next_sync();
+        node.mount.fail_next_sync(errno::EIO);
         assert_eq!(errno_of(node.mount.sync_file(&file)), Some(errno::EIO));
         node.mount.sync_file(&file).unwrap();
         node.mount.sync_dir(&node.root).unwrap();
         let lost = create(&node, "lost", b"");
-        node.mount.fail_next_sync();
+        node.mount.fail_next_sync(errno::EIO);
         assert_eq!(errno_of(node.mount.sync_dir(&node.root)), Some(errno::EIO));
         node.mount.sync_dir(&node.root).unwrap();
         drop((file, lost));

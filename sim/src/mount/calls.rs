@@ -89,9 +89,9 @@ impl Storage for Mount {
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
-        if self.shared.next_sync_fails() {
+        if let Some(errno) = self.shared.next_sync_fails() {
             self.fail_sync_file(file)?;
-            return Err(error(errno::EIO));
+            return Err(error(errno));
         }
         self.shared.sync_file(self.shared.file(file)?)
     }
@@ -140,9 +140,9 @@ impl Storage for Mount {
     }
 
     fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
-        if self.shared.next_sync_fails() {
+        if let Some(errno) = self.shared.next_sync_fails() {
             self.fail_sync_dir(dir)?;
-            return Err(error(errno::EIO));
+            return Err(error(errno));
         }
         self.shared.memory.sync_dir(&self.shared.dir(dir)?.inner)
     }

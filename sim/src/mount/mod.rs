@@ -27,7 +27,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use batchweave::storage::{Dir, File};
 use parking_lot::{Mutex, MutexGuard};
@@ -70,7 +70,8 @@ struct Shared {
     pause: Arc<dyn Pause>,
     node: u64,
     cache: Mutex<Cache>,
-    sync_fails: AtomicBool,
+    /// How the next sync fails; 0 if it doesn't.
+    sync_fails: AtomicI32,
 }
 
 /// What this node remembers.
@@ -133,7 +134,7 @@ impl Mount {
                 pause,
                 node,
                 cache,
-                sync_fails: AtomicBool::new(false),
+                sync_fails: AtomicI32::new(0),
             }),
         }
     }
@@ -144,10 +145,10 @@ impl Mount {
         *cache = Cache { boot: cache.boot + 1, epoch: cache.epoch, ..Cache::default() };
     }
 
-    /// The next sync of this node fails with EIO: what it was to make durable is as good as lost, and a later
+    /// The next sync of this node fails with this errno: what it was to make durable is as good as lost, and a later
     /// sync that goes well doesn't bring it back.
-    pub fn fail_next_sync(&self) {
-        self.shared.sync_fails.store(true, Ordering::Relaxed);
+    pub fn fail_next_sync(&self, errno: i32) {
+        self.shared.sync_fails.store(errno, Ordering::Relaxed);
     }
 
     /// What `sync_file` does when it is to fail. The caller answers EIO.
@@ -170,8 +171,10 @@ impl Mount {
 }
 
 impl Shared {
-    fn next_sync_fails(&self) -> bool {
-        self.sync_fails.swap(false, Ordering::Relaxed)
+    /// Whether the next sync is to fail, and how.
+    fn next_sync_fails(&self) -> Option<i32> {
+        let errno = self.sync_fails.swap(0, Ordering::Relaxed);
+        (errno != 0).then_some(errno)
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {

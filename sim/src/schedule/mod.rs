@@ -193,6 +193,11 @@ impl World {
         state.halt();
     }
 
+    /// Storage calls so far.
+    pub fn calls(&self) -> u64 {
+        self.0.state.lock().calls
+    }
+
     /// Adds a line to the story.
     pub fn say(&self, what: String) {
         self.0.state.lock().say(what);
