@@ -94,6 +94,7 @@ fn next_of(
                 check_place(rank, &batch, step)?;
                 return Ok(Some(batch));
             }
+            Ok(None) if process.is_dead() => return Ok(None),
             Ok(None) => {
                 stage.ledger.end(step.get())?;
                 return Ok(None);
