@@ -1,4 +1,4 @@
-//! Random numbers out of a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+//! Random numbers out of a seed: SplitMix64.
 
 /// A counter through a mixer, so every seed is as good as another.
 #[derive(Clone, Debug)]

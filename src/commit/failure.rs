@@ -7,7 +7,7 @@ use crate::error::Error;
 pub enum Failure {
     /// Replay says that it isn't in and can't be any more.
     Never(Error),
-    /// This call has given it no name; the staged file is still there and may be tried again.
+    /// This call has given it no name that counts; the staged file may be tried again.
     Not(Error),
     /// It isn't in, and its staged file is gone: it has to be staged anew.
     Gone(Error),

@@ -54,7 +54,7 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
 /// Gives a commit its staged name back, which a rename took away, if it has got the name of `version` in a
 /// directory that nobody reads. Only for one of which replay says, after that, that it isn't in (R6).
 ///
-/// If it can't be taken back its outcome stays unknown, and its producer is to be opened anew.
+/// If it can't be taken back its staged file is gone, which the next attempt finds.
 pub fn take_back(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Version) {
     if log.identity.primitive == Primitive::Link {
         return;

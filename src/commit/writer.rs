@@ -72,7 +72,7 @@ fn append_or_fail(
 ) -> Result<Appended, Failure> {
     let mut stalled = 0u32;
     let mut astray = None;
-    for lost in 0..COMMIT_ATTEMPTS_MAX {
+    for lost in 0..=COMMIT_ATTEMPTS_MAX {
         match settled(&tail.state) {
             Settled::In(_) if lost > 0 && is_planted(Bug::EexistTrusted) => {}
             Settled::In(version) => {
@@ -88,6 +88,10 @@ fn append_or_fail(
         }
         if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
             return Err(refusal(log, &staged.commit.record, void));
+        }
+        if lost == COMMIT_ATTEMPTS_MAX {
+            // What the last attempt has come to is settled above.
+            break;
         }
         match link_next(log, tail, stage, staged, &mut astray)? {
             Some(version) => return Ok(Appended { version, lost }),
@@ -167,6 +171,8 @@ fn ask_replay(
     error: Error,
 ) -> Result<Option<Version>, Failure> {
     tail.suspect(&error);
+    // Looked for before replay: a rename that is still under way may bring it in meanwhile.
+    let gone_before = is_gone(log, staged);
     let replayed = match marks::moved_on(log, segment) {
         Ok(true) => tail.reload(log).map(|()| true),
         Ok(false) => {
@@ -177,7 +183,7 @@ fn ask_replay(
     };
     match replayed {
         Ok(true) => Ok(None),
-        Ok(false) if is_gone(log, staged) => Err(Failure::Gone(gone(log, staged))),
+        Ok(false) if gone_before => Err(Failure::Gone(gone(log, staged))),
         Ok(false) => Err(Failure::Unknown(error)),
         Err(later) => {
             tracing::debug!(error = %later, "replay can't be asked now");
@@ -186,7 +192,7 @@ fn ask_replay(
     }
 }
 
-/// Whether a commit that isn't in has no staged name any more, so no call that is still under way can bring
+/// Whether a commit has no staged name any more. If replay says after that that it isn't in, no call can bring
 /// it in: a rename had taken it to where nobody reads, and that was removed; or stage/ was purged.
 fn is_gone(log: &Log, staged: &Staged) -> bool {
     let Ok(stage) = staged::open_stage(log) else { return false };

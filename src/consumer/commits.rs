@@ -3,8 +3,8 @@
 //!
 //! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
 //!   checked before anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first; the descriptor is closed then. In copy mode a read
-//!   that comes short tells the same.
+//! - Mapped whole and lazily, its size checked first; the descriptor is closed by whoever is about to
+//!   wait, one at most stays open. In copy mode a read that comes short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;

@@ -15,7 +15,7 @@ use crate::limits::{POOL_BYTES_MAX, SLICE_ALIGN_BYTES};
 
 const ALIGN: usize = SLICE_ALIGN_BYTES as usize;
 const GRAIN: usize = 64 << 10;
-/// Of small buffers, one of which is held for each small commit that is open.
+/// Of small buffers: a small slice mustn't take 64 KiB.
 const GRAIN_SMALL: usize = 16 << 10;
 
 /// The buffers that are free, and how often one was there when asked for.

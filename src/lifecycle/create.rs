@@ -1,7 +1,7 @@
 //! Creating a store: any number may race, one STORE wins, everyone opens that one.
 //!
-//! - The mount is probed before anything else is made; an unsafe one is refused by name (DESIGN: publish
-//!   primitives).
+//! - The mount is probed before anything else is made; an unsafe one is refused by name (docs/design.md,
+//!   section 5).
 //! - STORE is put last, so a store is whole or isn't there. Without it, creation goes on over a store's own
 //!   empty directories only: any commit, index or higher mark is half of a destroyed store, and refused.
 //! - A slow creator can't harm a store that was made meanwhile: old marks and an empty segment directory

@@ -109,9 +109,11 @@ impl Log {
         let root = self.storage.open_root(&self.path).map_err(failed)?;
         self.storage.sync_dir(&root).map_err(failed)?;
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // A parent that this user may not open isn't this user's to sync.
-        if let Ok(parent) = self.storage.open_root(parent.unwrap_or(Path::new("."))) {
-            self.storage.sync_dir(&parent).map_err(failed)?;
+        match self.storage.open_root(parent.unwrap_or(Path::new("."))) {
+            Ok(parent) => self.storage.sync_dir(&parent).map_err(failed)?,
+            // A parent that this user may not open isn't this user's to sync.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(failed(error)),
         }
         self.secured.store(true, Ordering::Release);
         Ok(())

@@ -91,12 +91,13 @@ impl Producer {
         })?;
         let missing =
             || Error::new(ErrorKind::Fenced, format!("producer {name} was opened by another meanwhile"));
+        // First, since it may replay anew: what is known then goes with the state.
+        let state = tail.read(&log, |tail| build::state_of(&log, tail, &name))?;
         let known = tail.state.producers.get(&name).copied().ok_or_else(missing)?;
         let incarnation = opened.map(Version::incarnation).ok_or_else(missing)?;
         if known.incarnation != Some(incarnation) {
             return Err(missing().at(&log.path));
         }
-        let state = tail.read(&log, |tail| build::state_of(&log, tail, &name))?;
         drop(tail);
         tracing::info!(producer = %name, %incarnation, next = %known.next, "opened a producer");
         Ok(Self {
@@ -239,8 +240,10 @@ impl Producer {
         if !self.poisoned {
             return Ok(());
         }
-        let what =
-            format!("producer {} is poisoned by a failed sync: open it anew to see what is in", self.name);
+        let what = format!(
+            "producer {} is poisoned by an earlier failure: open it anew to see what is in",
+            self.name
+        );
         Err(Error::new(ErrorKind::Io, what).at(&self.log.path))
     }
 
@@ -340,6 +343,8 @@ impl Producer {
                 Err(PublishError { error, draft: Some(Box::new(pending.draft)) })
             }
             Err(Failure::Gone(error)) => {
+                // Whoever asks again whether an uncertain commit is in mustn't hear that nothing is pending.
+                self.poisoned |= pending.uncertain;
                 pending.draft.lose_file();
                 let draft = (!pending.uncertain).then(|| Box::new(pending.draft));
                 Err(PublishError { error, draft })

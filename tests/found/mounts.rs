@@ -64,7 +64,7 @@ fn what_was_open_when_a_sync_failed_is_not_synced_through() {
         }
         let last = failing.to_owned();
         let sync = Match::method(Method::SyncDir).when(move |on| on.ends_with(&last)).nth(1);
-        process.set_plan(Plan::new().meanwhile(sync, move || mount.fail_next_sync()));
+        process.set_plan(Plan::new().meanwhile(sync, move || mount.fail_next_sync(errno::EIO)));
         // Up to the boundary, and over it.
         let failed = (0..3).find_map(|_| publish(&mut producer).err());
         let failed = failed.unwrap_or_else(|| panic!("{failing} isn't synced"));
@@ -92,7 +92,7 @@ fn a_root_whose_sync_failed_is_opened_anew_to_sync_it() {
         let mount = mounted(&disk, Class::Local);
         if let Ok(store) = open_with(Arc::new(mount.clone()), 2, &Settings::new()) {
             tried += 1;
-            mount.fail_next_sync();
+            mount.fail_next_sync(errno::EIO);
             assert_eq!(store.producer("a").unwrap_err().errno(), Some(errno::EIO));
             publish(&mut store.producer("a").unwrap()).unwrap();
             disk.power_cut();

@@ -50,7 +50,11 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
         if plan.meets == Meets::WithStore {
             process.world.meet();
         }
-        let mut producer = store.producer(&plan.name)?;
+        let mut producer = match store.producer(&plan.name) {
+            // Others have opened it again before this one knew its state.
+            Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => return Ok(()),
+            opened => opened?,
+        };
         let next = producer.next_sequence().get();
         stage.ledger.open(&plan.name, producer.incarnation(), next, producer.state())?;
         if plan.meets == Meets::WithName {

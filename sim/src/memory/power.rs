@@ -4,7 +4,7 @@
 //! - *Legal*: names change in the order of the calls. Whoever keeps a change has kept every earlier one of
 //!   the same directory, as journals do, and of the directories above a rename's target. So `sync_dir` of one
 //!   side of a rename makes both durable.
-//! - A sync that fails gives up what it was to write. As on Linux, each handle of a directory that was open
+//! - A sync that fails gives up what it was to write. Each handle of a directory that was open
 //!   then is told once, by its next sync; after that it syncs well, without what was given up. A cut may
 //!   keep it all the same.
 //! - A file's length and each of its pages are kept or lost apart: a cut may leave zeros where bytes were

@@ -24,7 +24,7 @@ pub enum Style {
     /// Whoever runs goes on, but once in so many calls, when anybody may.
     Sticky(u32),
     /// The most urgent one that is ready; its urgency falls to the least once in so many calls. Threads get
-    /// theirs by chance: so one may sleep for as long as all others run (Burckhardt et al., 2010).
+    /// theirs by chance: so one may sleep for as long as all others run.
     Urgency(u32),
     /// Every order of the calls that others can notice, one run after the other.
     Every(Arc<Step>),
