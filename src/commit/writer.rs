@@ -192,8 +192,8 @@ fn ask_replay(
     }
 }
 
-/// Whether a commit has no staged name any more. If replay says after that that it isn't in, no call can bring
-/// it in: a rename had taken it to where nobody reads, and that was removed; or stage/ was purged.
+/// Whether a commit has no staged name any more. If replay says after that that it isn't in, no call can
+/// bring it in: a rename had taken it to where nobody reads, and that was removed; or stage/ was purged.
 fn is_gone(log: &Log, staged: &Staged) -> bool {
     let Ok(stage) = staged::open_stage(log) else { return false };
     let found = log.storage.open(&stage, &staged.name, Access::Read);

@@ -145,8 +145,8 @@ impl Mount {
         *cache = Cache { boot: cache.boot + 1, epoch: cache.epoch, ..Cache::default() };
     }
 
-    /// The next sync of this node fails with this errno: what it was to make durable is as good as lost, and a later
-    /// sync that goes well doesn't bring it back.
+    /// The next sync of this node fails with this errno: what it was to make durable is as good as lost,
+    /// and a later sync that goes well doesn't bring it back.
     pub fn fail_next_sync(&self, errno: i32) {
         self.shared.sync_fails.store(errno, Ordering::Relaxed);
     }
