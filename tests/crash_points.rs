@@ -159,7 +159,7 @@ fn check_left(disk: &Memory, told: &Told, way: Way, how: &str) {
                 .unwrap_or_else(|error| panic!("{how}: creation can't go on: {error}, {:?}", disk.paths()))
         }
     };
-    let parts = check_replay(&store).parts;
+    let parts = check_replay(&store).parts();
     let (tried, told_of) = (&told.tried, told.acknowledged);
     assert!(tried.starts_with(&parts), "{how}: {parts:?} is no prefix of {tried:?}");
     assert!(parts.len() >= told_of, "{how}: an acknowledged part is lost: {parts:?} of {told:?}");

@@ -138,7 +138,7 @@ fn fail_call(
         || format!("{:?}", process.trace().get(before as usize + call as usize - 1).map(ToString::to_string));
     publish(&mut producer).unwrap_or_else(|error| panic!("the next part after {}: {error}", how()));
     drop(producer);
-    let parts = check_replay(&open_with(process.clone(), 3, &Settings::new()).unwrap()).parts;
+    let parts = check_replay(&open_with(process.clone(), 3, &Settings::new()).unwrap()).parts();
     assert_eq!(check_dense(&parts)["a"], sequence + 2, "exactly once, after {}", how());
     check_going_on(&open_with(process.clone(), 4, &Settings::new()).unwrap(), &["a"]);
     calls >= call
@@ -236,7 +236,7 @@ fn an_unknown_outcome_keeps_every_file_and_the_same_file_is_tried_again() {
         }
         drop((producer, store));
         let store = open(disk.clone(), 3).unwrap();
-        assert_eq!(check_dense(&check_replay(&store).parts)["a"], sequence + 1);
+        assert_eq!(check_dense(&check_replay(&store).parts())["a"], sequence + 1);
         check_going_on(&store, &["a"]);
     }
 }
@@ -332,7 +332,7 @@ fn a_failed_sync_of_the_directory_poisons_and_a_new_producer_knows() {
     // The newer Open's own sync made it durable.
     disk.power_cut();
     let store = open(disk, 3).unwrap();
-    assert_eq!(check_dense(&check_replay(&store).parts)["a"], sequence + 1);
+    assert_eq!(check_dense(&check_replay(&store).parts())["a"], sequence + 1);
     check_going_on(&store, &["a"]);
 }
 
@@ -360,7 +360,7 @@ fn what_replay_finds_in_is_acknowledged_only_after_a_sync() {
     disk.power_cut();
     let store = open(disk, 3).unwrap();
     assert_eq!(
-        check_dense(&check_replay(&store).parts)["a"],
+        check_dense(&check_replay(&store).parts())["a"],
         sequence + 1,
         "acknowledged, and lost by the cut"
     );

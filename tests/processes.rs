@@ -124,7 +124,7 @@ fn with_store(place: &Path, durability: Durability, test: impl FnOnce(&Path, &St
 
 /// All ids are there, each once, in order; and nothing else (P3).
 fn check_all(store: &Store, names: &[String], parts: u64) {
-    let found = check_replay(store).parts;
+    let found = check_replay(store).parts();
     assert_eq!(read_all(store), found);
     let counts = check_dense(&found);
     assert_eq!(counts.len(), names.len());
@@ -201,7 +201,7 @@ fn a_stopped_producer_that_is_taken_over_is_fenced_when_it_goes_on() {
                 publish(&mut owner).unwrap();
                 let count = owner.next_sequence().get();
                 owner.finish().unwrap();
-                let parts = check_replay(store).parts;
+                let parts = check_replay(store).parts();
                 assert_eq!(check_dense(&parts)[&name], count, "nothing of the zombie came after");
             }
         });
@@ -226,7 +226,7 @@ fn any_number_may_create() {
         assert!(creator.wait().unwrap().success());
     }
     let store = Store::open(&path).unwrap();
-    let parts = check_replay(&store).parts;
+    let parts = check_replay(&store).parts();
     assert_eq!(check_dense(&parts)["together"], parts.len() as u64);
     assert!(!parts.is_empty());
 }

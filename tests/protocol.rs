@@ -99,7 +99,7 @@ fn a_zombie_is_fenced_and_nothing_of_it_is_visible() {
     }
     assert_eq!(old.finish().unwrap_err().kind(), ErrorKind::Fenced, "nor can it retire the name (P4)");
     let store = open(disk, 70).unwrap();
-    assert_eq!(check_replay(&store).parts, [("a".to_owned(), 0), ("a".to_owned(), 1)]);
+    assert_eq!(check_replay(&store).parts(), [("a".to_owned(), 0), ("a".to_owned(), 1)]);
     check_going_on(&store, &["a"]);
 }
 
@@ -124,7 +124,7 @@ fn a_zombie_s_link_that_comes_late_is_void() {
     let replayed = check_replay(&store);
     assert_eq!(replayed.voids[3], Some(batchweave::log::apply::Void::Fenced));
     let published = store.producers().unwrap()[0].last_version;
-    assert_eq!((replayed.parts.len(), published.get()), (2, 4), "the part at 4 is the new owner's");
+    assert_eq!((replayed.parts().len(), published.get()), (2, 4), "the part at 4 is the new owner's");
     check_going_on(&store, &["a"]);
 }
 
@@ -406,7 +406,7 @@ fn a_writer_with_stale_look_ups_loses_its_race_and_goes_on() {
             }
         }
         published.unwrap();
-        let parts = check_replay(&open(disk, 70).unwrap()).parts;
+        let parts = check_replay(&open(disk, 70).unwrap()).parts();
         assert_eq!(check_dense(&parts)["a"], 1, "after {times} stale answers");
     }
 }
@@ -481,7 +481,7 @@ fn same_sequence_with_other_bytes_is_fenced() {
     assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
     assert!(error.to_string().contains("other bytes"), "{error}");
     let store = open(disk, 70).unwrap();
-    assert_eq!(check_dense(&check_replay(&store).parts)["a"], 2, "one of the two is in, once");
+    assert_eq!(check_dense(&check_replay(&store).parts())["a"], 2, "one of the two is in, once");
 }
 
 #[test]

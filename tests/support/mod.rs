@@ -3,8 +3,8 @@
 //!
 //! - A part's slices, and the state committed with it, are functions of producer and sequence: whoever
 //!   reads them can tell a lost, doubled, torn or misplaced one.
-//! - [`replay`] reads the log from its first version by itself, without indexes: the truth that tails are
-//!   held against.
+//! - The simulator's oracle replays the log from its first version by itself, without indexes: the truth that
+//!   tails are held against.
 //! - Nothing here waits, sleeps or looks at a clock.
 
 use std::collections::BTreeMap;
@@ -12,17 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave::format::record::Record;
-use batchweave::log::apply::Void;
-use batchweave::log::state::State;
-use batchweave::log::tail::Tail;
-use batchweave::log::{Log, read};
 use batchweave::storage::Storage;
 use batchweave::{
     ConsumerOptions, Counts, Next, Options, Producer, Published, Result, Settings, Share, Start, Store,
-    Version,
 };
 use batchweave_sim::Seeded;
+pub use batchweave_sim::oracle::{check_replay, replay};
 
 /// Where the stores of these tests lie in memory.
 pub const PATH: &str = "/store";
@@ -89,61 +84,6 @@ pub fn publish(producer: &mut Producer) -> Result<Published> {
     producer.publish(draft, after)?.wait()
 }
 
-/// The log, replayed from its first version without any index.
-#[derive(Debug)]
-pub struct Replayed {
-    /// The state at its end.
-    pub state: State,
-    /// Whose parts became visible, in order.
-    pub parts: Vec<(String, u64)>,
-    /// Why each commit has no effect, if it has none.
-    pub voids: Vec<Option<Void>>,
-}
-
-/// Replays the whole log.
-pub fn replay(log: &Log) -> Replayed {
-    let mut state = State::new(log.parts_per_step());
-    let (mut parts, mut voids) = (Vec::new(), Vec::new());
-    loop {
-        let version = state.next_version;
-        let segment = log.open_segment(version.segment(log.segment_size())).expect("a readable log");
-        let Some(file) = segment.and_then(|dir| read::open(log, &dir, version).ok()) else { break };
-        let commit = read::commit(log, &file, version).expect("a whole commit").to_commit();
-        let void = state.apply(version, &commit).expect("a record of this version");
-        voids.push(void);
-        if let Some(Record::Parts(record)) = &commit.record
-            && void.is_none()
-        {
-            let sequences = record.first.get()..record.first.get() + record.parts.len() as u64;
-            parts.extend(sequences.map(|sequence| (record.producer.as_str().to_owned(), sequence)));
-        }
-    }
-    Replayed { state, parts, voids }
-}
-
-/// Holds a freshly loaded tail, and every index, against the replay from the beginning.
-pub fn check_replay(store: &Store) -> Replayed {
-    let log = store.inner();
-    let replayed = replay(log);
-    let tail = Tail::load(log).expect("a log that loads");
-    assert_eq!(tail.state, replayed.state, "the newest index and what follows it differ from the whole log");
-    let size = log.segment_size();
-    // A commit in a segment proves that the one before is indexed (R4); the segment's own last commit
-    // doesn't.
-    let newest = replayed.voids.len().saturating_sub(1) as u64 / u64::from(size);
-    for segment in 0..newest {
-        let index = batchweave::log::index::Index::open(log, segment.into()).expect("a readable index");
-        let index = index.unwrap_or_else(|| panic!("segment {segment} is complete and has no index"));
-        index.producer_states().expect("a whole index");
-        for slot in 0..u64::from(size) {
-            let version = Version::new(segment * u64::from(size) + slot);
-            let void = replayed.voids[version.get() as usize].map_or(0, Void::number);
-            assert_eq!(index.version(version).expect("its entry").void, void, "version {version}");
-        }
-    }
-    replayed
-}
-
 /// Reads all that is visible by a consumer, from step 0; one text for each part.
 pub fn read_all(store: &Store) -> Vec<(String, u64)> {
     let run = store.run(Start::Beginning).expect("a run from the beginning");
@@ -189,14 +129,14 @@ pub fn check_going_on(store: &Store, names: &[&str]) -> Vec<(String, u64)> {
     if store.info().expect("its info").closed.is_some() {
         assert!(store.reopen().expect("a closed stream can be reopened"));
     }
-    let before = replay(store.inner()).parts;
+    let before = replay(store.inner()).parts();
     let mut other = store.producer("another").expect("a new name");
     publish(&mut other).expect("another producer goes on");
     for name in names {
         let mut producer = reopen(store, name, &before);
         publish(&mut producer).expect("a reopened producer goes on");
     }
-    let after = check_replay(store).parts;
+    let after = check_replay(store).parts();
     assert_eq!(after.len(), before.len() + 1 + names.len());
     assert!(after.starts_with(&before), "what was visible stays, in its order (P2)");
     check_dense(&after);
