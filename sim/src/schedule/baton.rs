@@ -96,9 +96,9 @@ impl Shared {
         }
     }
 
-    /// The time, which the calling thread has seen then.
-    pub(super) fn now(&self) -> Duration {
-        let now = self.state.lock().now;
+    /// The time as a process has it, which the calling thread has seen then.
+    pub(super) fn now(&self, process: usize) -> Duration {
+        let now = self.state.lock().now_of(process);
         self.saw(now.as_nanos() as u64);
         now
     }
@@ -115,6 +115,9 @@ impl Shared {
         let me = ME.get().expect("only threads of a world make its calls");
         let mut state = self.state.lock();
         let dead = state.is_dead(me);
+        if let Some((_, timeout)) = block.filter(|_| dead) {
+            state.pass_for_the_dead(me, timeout);
+        }
         if let Some((on, timeout)) = block.filter(|_| !dead) {
             let deadline = timeout.map(|timeout| state.now.saturating_add(timeout));
             if let Some(thread) = state.threads.get_mut(&me) {

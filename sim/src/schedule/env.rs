@@ -50,7 +50,7 @@ impl fmt::Debug for ProcessEnv {
 
 impl Env for ProcessEnv {
     fn now(&self) -> Duration {
-        self.shared.now()
+        self.shared.now(self.process)
     }
 
     fn wall_us(&self) -> u64 {

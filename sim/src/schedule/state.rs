@@ -36,6 +36,9 @@ pub(super) struct Living {
     pub(super) node: usize,
     pub(super) fault: Arc<Fault>,
     pub(super) dead: bool,
+    /// How long it has waited since it died: its time passes, for nobody else, or what waits until a deadline
+    /// would never be over.
+    pub(super) since_death: Duration,
 }
 
 pub(super) struct Thread {
@@ -130,6 +133,20 @@ impl State {
     pub(super) fn halt(&mut self) {
         self.halted = true;
         self.kill_where(|_| true);
+    }
+
+    /// The time as a process has it.
+    pub(super) fn now_of(&self, process: usize) -> Duration {
+        let since_death = self.processes.get(process).map(|living| living.since_death);
+        self.now.saturating_add(since_death.unwrap_or_default())
+    }
+
+    /// A thread of a dead process waits, which takes no time but its own.
+    pub(super) fn pass_for_the_dead(&mut self, thread: u64, timeout: Option<Duration>) {
+        let process = self.threads.get(&thread).map(|thread| thread.process);
+        if let Some(living) = process.and_then(|process| self.processes.get_mut(process)) {
+            living.since_death = living.since_death.saturating_add(timeout.unwrap_or_default());
+        }
     }
 
     pub(super) fn is_dead(&self, thread: u64) -> bool {

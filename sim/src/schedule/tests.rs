@@ -146,6 +146,26 @@ fn a_process_that_dies_has_no_further_effect_and_another_takes_its_place() {
 }
 
 #[test]
+fn the_dead_wait_until_their_deadline_and_nobody_waits_for_them() {
+    let memory = Memory::new();
+    let fates = Arc::new(KillAt(0, Default::default()));
+    let world = World::new(Choices::random(0), Style::Sticky(2), 0, 100, fates);
+    world.add(&node(&memory), "dead", 0, |process| {
+        let root = process.storage().open_root("/".as_ref()).map_err(|error| error.to_string())?;
+        process.storage().create_exclusive(&root, "file").expect_err("it dies before");
+        let (env, signal) = (process.env(), process.env().signal());
+        let until = env.now() + Duration::from_secs(1800);
+        while env.now() < until {
+            signal.wait(0, Some(Duration::from_secs(10)));
+        }
+        Ok(())
+    });
+    let end = world.run();
+    assert_eq!(end.trouble, None);
+    assert!(end.took < Duration::from_secs(1), "{:?} passed for the living", end.took);
+}
+
+#[test]
 fn an_error_of_a_living_process_is_trouble() {
     let world = World::new(Choices::random(0), Style::Sticky(1), 0, 100, Arc::new(Calm));
     world.add(&node(&Memory::new()), "unhappy", 0, |_| Err("a sample came twice".to_owned()));
