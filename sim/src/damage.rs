@@ -31,13 +31,12 @@ impl Damage {
         Self { versions, ..Self::default() }
     }
 
-    /// Purges a commit by its path, unless it is the newest or isn't there; whether it did.
+    /// Purges a commit by its path, if it is old enough and there; whether it did.
     pub fn purge(&self, memory: &Memory, path: &str) -> bool {
-        let is_newest = !versions_beside(memory, path).iter().any(|other| other.as_str() > name_of(path));
         let is_old = name_of(path).parse::<u64>().is_ok_and(|version| version + 1 < self.versions);
         let mut purged = self.purged.lock();
         let kept = format!("{}", purged.len());
-        if is_newest || !is_old || rename(memory, path, &format!("{ASIDE}/{kept}")).is_err() {
+        if !is_old || rename(memory, path, &format!("{ASIDE}/{kept}")).is_err() {
             return false;
         }
         purged.push((path.to_owned(), kept));
