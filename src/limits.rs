@@ -35,6 +35,10 @@ pub const STATES_BYTES_MAX: u64 = 64 << 20;
 pub const METADATA_BYTES_MAX: usize = 64 << 10;
 /// Producers that a store ever saw; they stay, so that a requeued one sees that it is done.
 pub const PRODUCERS_MAX: usize = 65_536;
+/// Groups that a store ever saw; their names stay, so that an older incarnation stays fenced.
+pub const GROUPS_MAX: usize = 4096;
+/// Checkpoints that a group retains at once: far above what anybody keeps models of.
+pub const CHECKPOINTS_MAX: usize = 4096;
 /// The record of one commit: room for 65,536 part descriptors or a Rewind over 65,536 names.
 pub const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Parts in one commit; grouping stays far below.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::consumer::{Consumer, ConsumerOptions, Reader, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
-use crate::log::tail::Tail;
 use crate::position::Position;
 use crate::share::Share;
 
@@ -67,7 +66,7 @@ impl Run {
         let step = match start {
             Start::Beginning => tail.state.floor,
             Start::Step(step) => step,
-            Start::Position(position) => check(reader, &tail, &position)?,
+            Start::Position(position) => log.check_position(&tail, &position)?,
         };
         if step < tail.state.floor {
             return Err(log.reclaimed(step, &tail));
@@ -79,12 +78,7 @@ impl Run {
             );
             return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
         }
-        let lineage = match start {
-            // At the floor there may be nothing left before it to ask.
-            Start::Position(position) => position.lineage,
-            _ if step == tail.state.floor && step > Step::ZERO => Default::default(),
-            _ => reader.lineage(&tail, step)?,
-        };
+        let lineage = log.lineage(&tail, step)?;
         let position = Position { store: log.identity.uuid, generation: view.generation, step, lineage };
         Ok((view, position))
     }
@@ -115,45 +109,6 @@ impl Run {
                 "the count of shares doesn't divide the store's divisor: each step is judged by itself";
             tracing::warn!(%share, divisor, what);
         }
-        Ok(Consumer::new(Arc::clone(&self.reader), self.view, self.position, share, options))
+        Ok(Consumer::new(Arc::clone(&self.reader), self.view.clone(), self.position, share, options))
     }
-}
-
-/// Whether a saved position is good in this history; gives its step.
-fn check(reader: &Reader, tail: &Tail, position: &Position) -> Result<Step> {
-    let log = &reader.log;
-    let refuse = |kind, what: String| Error::new(kind, what).step(position.step).at(&log.path);
-    if position.store != log.identity.uuid {
-        let what =
-            format!("the position belongs to store {}, this one is {}", position.store, log.identity.uuid);
-        return Err(refuse(ErrorKind::Invalid, what));
-    }
-    if position.generation > tail.state.generation {
-        let (has, is) = (position.generation, tail.state.generation);
-        return Err(refuse(
-            ErrorKind::Rewound,
-            format!("the position is of generation {has}, the store of {is}"),
-        ));
-    }
-    if position.step < tail.state.floor {
-        return Err(log.reclaimed(position.step, tail));
-    }
-    if position.step > tail.state.next_step() {
-        let what = format!(
-            "the position lies beyond the end of the store, whose next step is {}",
-            tail.state.next_step()
-        );
-        return Err(refuse(ErrorKind::Rewound, what));
-    }
-    if position.step > tail.state.floor || position.step == Step::ZERO {
-        let lineage = reader.lineage(tail, position.step)?;
-        if lineage != position.lineage {
-            let what = format!(
-                "the store has another history: its lineage is {lineage}, the position's {}",
-                position.lineage
-            );
-            return Err(refuse(ErrorKind::Rewound, what));
-        }
-    }
-    Ok(position.step)
 }

@@ -122,7 +122,7 @@ fn a_zombie_s_link_that_comes_late_is_void() {
     assert_eq!(publish(&mut old).unwrap_err().kind(), ErrorKind::Fenced);
     let store = open(disk, 70).unwrap();
     let replayed = check_replay(&store);
-    assert_eq!(replayed.voids[3], Some(batchweave::log::apply::Void::Fenced));
+    assert_eq!(replayed.voids[3], Some(batchweave::log::void::Void::Fenced));
     let published = store.producers().unwrap()[0].last_version;
     assert_eq!((replayed.parts().len(), published.get()), (2, 4), "the part at 4 is the new owner's");
     check_going_on(&store, &["a"]);

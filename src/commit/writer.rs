@@ -15,9 +15,9 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Segment, Version};
 use crate::limits::{COMMIT_ATTEMPTS_MAX, LOOK_AGAIN_MAX};
-use crate::log::apply::Void;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
+use crate::log::void::Void;
 use crate::log::{Log, marks, read};
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Access, Dir, put};
@@ -269,7 +269,8 @@ fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Failure {
         Void::Fenced | Void::OutOfSequence => ErrorKind::Fenced,
         Void::Overtaken => ErrorKind::Contended,
         Void::OtherGeneration => ErrorKind::Rewound,
-        Void::Closed | Void::NotNext | Void::OpenStep | Void::NotClosed => ErrorKind::Invalid,
+        Void::BelowFloor => ErrorKind::Reclaimed,
+        _ => ErrorKind::Invalid,
     };
     let who = match record {
         Some(Record::Parts(parts)) => format!("producer {} can't publish", parts.producer),

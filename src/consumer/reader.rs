@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Generation, Step, Version};
 use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
 use crate::log::doorbell::saying;
+use crate::log::history::{Skipped, past};
 use crate::log::patience::may_pass;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
@@ -29,8 +30,8 @@ use crate::log::{Log, read};
 use crate::position::Position;
 use crate::share::Share;
 
-/// A version of the log from which a run starts: generation and Closes are as of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A version of the log from which a run starts: generation, Skips and Closes are as of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The generation.
     pub(crate) generation: Generation,
@@ -38,12 +39,20 @@ pub(crate) struct View {
     pub(crate) closes: u64,
     /// Where the stream ends, if it was closed then.
     pub(crate) closed: Option<Step>,
+    /// What it passes over.
+    pub(crate) skips: Arc<[Skipped]>,
 }
 
 impl View {
     /// The view of a state.
     pub(crate) fn of(state: &State) -> Self {
-        Self { generation: state.generation, closes: state.closes(), closed: state.closed }
+        let skips = state.history.skips.as_slice().into();
+        Self { generation: state.generation, closes: state.closes(), closed: state.closed, skips }
+    }
+
+    /// The first step at or after `step` that a run from this view delivers.
+    pub(super) fn past(&self, step: Step) -> Step {
+        past(&self.skips, step)
     }
 
     /// Where a run from this view ends: the first Close on its way, also if a Reopen has followed since.
@@ -289,15 +298,6 @@ impl Reader {
             slices.extend(loaded);
         }
         Ok(slices)
-    }
-
-    /// The lineage of a step: record checksum of the commit that holds the last part of the step before.
-    pub(crate) fn lineage(&self, tail: &Tail, step: Step) -> Result<Checksum> {
-        let last = step.first_part(self.log.parts_per_step()).get().checked_sub(1);
-        match last {
-            None => Ok(Checksum::ZERO),
-            Some(part) => self.log.locate(tail, part.into()).map(|located| located.checksum),
-        }
     }
 
     /// Who could publish the next step, and when each last committed, for a person who waits.

@@ -69,7 +69,7 @@ struct Window {
     bytes: u64,
     /// The next step to be read by whoever comes first.
     next: Step,
-    /// The thread is reading the step before `next`.
+    /// The thread is reading the step that is delivered before `next`.
     loading: bool,
     /// The step that the consumer is waiting for itself.
     hungry: Option<Step>,
@@ -91,7 +91,7 @@ impl Consumer {
         let window = Window {
             ready: VecDeque::new(),
             bytes: 0,
-            next: position.step,
+            next: view.past(position.step),
             loading: false,
             hungry: None,
             stopped: false,
@@ -105,6 +105,11 @@ impl Consumer {
     /// The position of the next step to be delivered: what has been delivered, never what is read ahead.
     pub fn position(&self) -> Position {
         self.position
+    }
+
+    /// The step that is delivered next: what the view passes over isn't.
+    fn due(&self) -> Step {
+        self.shared.view.past(self.position.step)
     }
 
     /// The share that it reads.
@@ -143,7 +148,7 @@ impl Consumer {
         let began = shared.reader.log.env.now();
         let mut patience = Patience::new();
         // Until this call is over: a thread that is woken before the hand-out only gets in its way.
-        let _hungry = Hungry::new(&shared, self.position.step);
+        let _hungry = Hungry::new(&shared, self.due());
         loop {
             let waited = shared.reader.log.env.now().saturating_sub(began);
             let left = timeout.saturating_sub(waited);
@@ -151,10 +156,9 @@ impl Consumer {
                 let what = format!("waited {} s for a step that isn't published", timeout.as_secs_f64());
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
-            patience.speak(&shared.reader, self.position.step, waited);
+            patience.speak(&shared.reader, self.due(), waited);
             let until = shared.reader.until(Some(began));
-            let grown =
-                shared.reader.await_growth(self.position.step, &Wait { waited, at_most: left, until });
+            let grown = shared.reader.await_growth(self.due(), &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
             match self.poll(Some(began))? {
                 Next::Batch(batch) => return Ok(Some(batch)),
@@ -172,7 +176,7 @@ impl Consumer {
         self.start()?;
         match self.poll(None)? {
             Next::Pending => {
-                let looked = self.shared.reader.look_if_due(self.position.step);
+                let looked = self.shared.reader.look_if_due(self.due());
                 looked.map_err(|error| self.about(error))?;
                 self.poll(None)
             }
@@ -189,7 +193,7 @@ impl Consumer {
             return self.hand_out(self.or_here(taken, || self.shared.reader.until(began)));
         }
         let horizon = self.check_history(began)?;
-        let step = self.position.step;
+        let step = self.due();
         if self.shared.view.end(&horizon).is_some_and(|end| end <= step) {
             return Ok(Next::Closed);
         }
@@ -202,7 +206,7 @@ impl Consumer {
     }
 
     fn hand_out(&mut self, taken: Result<Batch>) -> Result<Next> {
-        let step = self.position.step;
+        let step = self.due();
         match taken {
             Ok(mut batch) => {
                 debug_assert_eq!(batch.step, step, "steps are delivered one after another");
@@ -271,7 +275,7 @@ impl Consumer {
             Err(error) if may_pass(&error) => {
                 let until = until();
                 let over = until <= self.shared.reader.log.env.now();
-                if over { Err(error) } else { self.load_here(self.position.step, until) }
+                if over { Err(error) } else { self.load_here(self.due(), until) }
             }
             taken => taken,
         }
@@ -296,7 +300,7 @@ impl Consumer {
                 let mut window = self.shared.window.lock();
                 let free = !window.loading && window.ready.is_empty();
                 if free {
-                    window.next = step.next();
+                    window.next = self.shared.after(step);
                 }
                 (free, window.hungry.is_some())
             };
@@ -304,7 +308,7 @@ impl Consumer {
                 // The thread may read on from the step after this one meanwhile. While a consumer waits for
                 // the log the thread looks by itself, so it is woken only if there is something to read
                 // already.
-                if !hungry || self.shared.reader.horizon().next_step > step.next() {
+                if !hungry || self.shared.reader.horizon().next_step > self.shared.after(step) {
                     self.shared.work.notify();
                 }
                 return Ok(self.load_here(step, until));
@@ -319,7 +323,7 @@ impl Consumer {
             return Ok(());
         }
         let reader = &self.shared.reader;
-        let looked = reader.advance_for(self.position.step, reader.log.patient_until());
+        let looked = reader.advance_for(self.due(), reader.log.patient_until());
         looked.map_err(|error| self.about(error))?;
         if self.options.window_steps > 0 {
             let (shared, options) = (Arc::clone(&self.shared), self.options);
@@ -333,7 +337,7 @@ impl Consumer {
     }
 
     fn about(&self, error: Error) -> Error {
-        error.step(self.position.step).at(&self.shared.reader.log.path)
+        error.step(self.due()).at(&self.shared.reader.log.path)
     }
 }
 
@@ -370,6 +374,11 @@ impl<'c> IntoIterator for &'c mut Consumer {
 impl Shared {
     fn load(&self, step: Step, until: Duration) -> Result<Batch> {
         self.reader.load(step, self.share, self.view.generation, true, until)
+    }
+
+    /// The step that is delivered after this one.
+    fn after(&self, step: Step) -> Step {
+        self.view.past(step.next())
     }
 }
 
@@ -466,7 +475,7 @@ fn next_task(shared: &Shared, options: &ConsumerOptions) -> Task {
         Task::AwaitHungry
     } else if horizon.next_step > step {
         window.loading = true;
-        window.next = step.next();
+        window.next = shared.after(step);
         Task::Load(step)
     } else if window.hungry.is_some() {
         Task::AwaitHungry
@@ -481,7 +490,7 @@ fn deliver(shared: &Shared, step: Step, loaded: Result<Batch>) {
     let mut window = shared.window.lock();
     window.loading = false;
     // While the thread reads, nobody else moves `next` on.
-    if window.next == step.next() {
+    if window.next == shared.after(step) {
         window.bytes = window.bytes.saturating_add(bytes);
         window.ready.push_back((bytes, loaded));
     }

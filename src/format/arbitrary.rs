@@ -13,7 +13,7 @@ use super::codec::Codec;
 use super::commit::{Draft, People, Seen};
 use super::part::{Attachment, Item, PartDescriptor, align};
 use super::record::{Checkpoint, Kind, Parts, Record, Rewind, Rewound};
-use crate::id::{Checksum, Generation, Nonce, Sequence, Step, StoreUuid, Version};
+use crate::id::{Checksum, Generation, Nonce, Part, Sequence, Step, StoreUuid, Version};
 use crate::limits::{METADATA_BYTES_MAX, SLICE_ALIGN_BYTES, STATE_BYTES_MAX};
 use crate::name::Name;
 
@@ -99,6 +99,7 @@ fn rewound(producers: BTreeMap<Name, Producer>) -> Vec<Rewound> {
             producer,
             next: Sequence::new(next),
             last: Checksum::new(last),
+            last_part: (next > 0).then(|| Part::new(next / 2)),
             finished,
             place,
             state,

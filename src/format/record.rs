@@ -8,7 +8,7 @@ use super::corrupt;
 use super::cursor::{Reader, Writer};
 use super::part::{Item, PartDescriptor, align};
 use crate::error::Result;
-use crate::id::{Checksum, Generation, Incarnation, Sequence, Step, Version};
+use crate::id::{Checksum, Generation, Incarnation, Part, Sequence, Step, Version};
 use crate::limits::{
     COMMIT_HEADER_BYTES, METADATA_BYTES_MAX, PARTS_PER_COMMIT_MAX, PRODUCERS_MAX, REASON_BYTES_MAX,
     SLICE_ALIGN_BYTES, STATE_BYTES_MAX,
@@ -125,6 +125,8 @@ pub struct Rewound {
     pub next: Sequence,
     /// Part checksum of its last part that is kept; zero without one.
     pub last: Checksum,
+    /// That part; none without one.
+    pub last_part: Option<Part>,
     /// Whether it was finished.
     pub finished: bool,
     /// Where its state begins in this commit.
@@ -418,7 +420,8 @@ fn encode_rewind<'w>(rewind: &Rewind, to: &'w mut Writer) -> &'w mut Writer {
     let (member, left) = rewind.turn.unwrap_or_default();
     to.u32(member).u32(left).count(rewind.producers.len());
     for one in &rewind.producers {
-        to.name(&one.producer).u64(one.next.get()).checksum(one.last).bool(one.finished);
+        to.name(&one.producer).u64(one.next.get()).checksum(one.last);
+        to.u64(one.last_part.map_or(u64::MAX, Part::get)).bool(one.finished);
         to.u64(one.place).u32(one.state.length).checksum(one.state.checksum);
     }
     to
@@ -433,7 +436,7 @@ fn decode_rewind(from: &mut Reader<'_>) -> Result<Rewind> {
         return Err(corrupt("a rewind without a ring has a turn"));
     }
     let turn = has_turn.then_some((member, left));
-    let count = from.count(39, PRODUCERS_MAX)?;
+    let count = from.count(47, PRODUCERS_MAX)?;
     let mut producers: Vec<Rewound> = Vec::with_capacity(count);
     let mut place = COMMIT_HEADER_BYTES;
     for _ in 0..count {
@@ -441,10 +444,14 @@ fn decode_rewind(from: &mut Reader<'_>) -> Result<Rewind> {
             producer: from.name()?,
             next: from.u64()?.into(),
             last: from.checksum()?,
+            last_part: from.optional_version()?.map(|part| Part::new(part.get())),
             finished: from.bool()?,
             place: from.u64()?,
             state: Item { length: from.u32()?, checksum: from.checksum()? },
         };
+        if (one.next == Sequence::ZERO) != one.last_part.is_none() {
+            return Err(corrupt("a rewind's producer has parts and no last one, or the other way round"));
+        }
         if one.place != place || !one.state.is_sound(STATE_BYTES_MAX) {
             return Err(corrupt("a rewind's states contradict each other"));
         }

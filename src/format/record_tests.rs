@@ -8,7 +8,7 @@ use super::cursor::Writer;
 use super::part::{Attachment, Item, PartDescriptor};
 use super::record::{Kind, Parts, Record, Rewind, Rewound};
 use crate::error::{ErrorKind, Result};
-use crate::id::{Checksum, Generation, Sequence};
+use crate::id::{Checksum, Generation, Part, Sequence};
 use crate::name::Name;
 
 /// Decodes; what is accepted has to be encoded to the same bytes.
@@ -160,6 +160,7 @@ fn rewound(text: &str, place: u64, length: u32) -> Rewound {
         producer: name(text),
         next: Sequence::new(1),
         last: Checksum::new(2),
+        last_part: Some(Part::new(8)),
         finished: false,
         place,
         state: Item { length, checksum: Checksum::new(3) },
@@ -179,6 +180,8 @@ fn a_rewinds_states_lie_one_after_another_sorted() {
         ("near the end of numbers", vec![rewound("a", u64::MAX, 9)]),
         ("too long", vec![rewound("a", 4096, (1 << 20) + 1)]),
         ("empty, with the checksum of something", vec![rewound("a", 4096, 0)]),
+        ("parts, but no last one", vec![Rewound { last_part: None, ..rewound("a", 4096, 9) }]),
+        ("a last part, but none", vec![Rewound { next: Sequence::ZERO, ..rewound("a", 4096, 9) }]),
     ] {
         corrupt(&rewind_of(producers), lie);
     }

@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::format::checksum;
 use crate::format::index::{PartEntry, Section, producer_states};
 use crate::id::{Part, Version};
-use crate::log::apply::Void;
 use crate::log::state::State;
 use crate::log::tail::Entry;
+use crate::log::void::Void;
 
 /// An index that is verified.
 pub(super) struct Index<'a, 'p> {

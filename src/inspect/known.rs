@@ -111,8 +111,9 @@ impl<'l> Known<'l> {
         let mut dead = true;
         self.parts(|place, entry| {
             let step = crate::Part::new(first.saturating_add(place)).step(later.parts_per_step);
-            let rewound =
-                |entry: PartEntry| later.piece_of(step).is_some_and(|piece| piece.version > entry.version);
+            let rewound = |entry: PartEntry| {
+                later.history.piece_of(step).is_some_and(|piece| piece.version > entry.version)
+            };
             dead &= step < later.floor || entry.is_ok_and(rewound);
         })?;
         Ok(dead)

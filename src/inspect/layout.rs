@@ -204,6 +204,7 @@ mod tests {
             producer,
             next: Sequence::ZERO,
             last: Checksum::ZERO,
+            last_part: None,
             finished: false,
             place: 4096,
             state,

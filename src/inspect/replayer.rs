@@ -11,11 +11,11 @@ use super::known::Known;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::id::{Checksum, Part, Segment, Version};
-use crate::log::apply::Void;
 use crate::log::read::Read;
 use crate::log::state::State;
 use crate::log::tail::Entry;
-use crate::log::{Log, read};
+use crate::log::void::Void;
+use crate::log::{Log, known, read};
 use crate::storage::File;
 
 /// A commit that was read.
@@ -133,6 +133,10 @@ impl<'l> Replayer<'l> {
                 let first_part = state.next_part;
                 let void = state.apply(version, &commit)?;
                 let parts = state.next_part.get().saturating_sub(first_part.get());
+                if state.next_part < first_part {
+                    known::rewind(self.entries.iter_mut().map(|(_, entry)| entry), state.next_part);
+                }
+                let first_part = first_part.min(state.next_part);
                 let parts = u32::try_from(parts).unwrap_or(u32::MAX);
                 Some(Effect { void, first_part, parts })
             }

@@ -4,10 +4,10 @@
 //!   state (P2).
 //! - Validity is decided here, not by the writer's good manners: a zombie's or a duplicate's commit
 //!   occupies its version and has no effect (P3, P4).
-//! - Records whose writer comes with a later version of the library are `Unsupported`: stopping is safe,
-//!   guessing isn't.
+//! - What isn't replayed yet (turns) is `Unsupported`: stopping is safe, guessing isn't.
 
 use super::state::{ProducerState, State, StatePlace};
+use super::void::Void;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Header;
 use crate::format::record::{Parts, Record};
@@ -46,74 +46,6 @@ impl Commit {
     }
 }
 
-/// Why a commit has no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Void {
-    /// Its incarnation isn't current.
-    Fenced,
-    /// Its first sequence isn't the next one: a duplicate or a gap.
-    OutOfSequence,
-    /// The stream is closed.
-    Closed,
-    /// It was written for another generation.
-    OtherGeneration,
-    /// Another one of its kind came between.
-    Overtaken,
-    /// It isn't about the next step.
-    NotNext,
-    /// Parts of the next step are published, and it doesn't say that they may stay open.
-    OpenStep,
-    /// The stream is open already.
-    NotClosed,
-}
-
-impl Void {
-    const ALL: [Self; 8] = [
-        Self::Fenced,
-        Self::OutOfSequence,
-        Self::Closed,
-        Self::OtherGeneration,
-        Self::Overtaken,
-        Self::NotNext,
-        Self::OpenStep,
-        Self::NotClosed,
-    ];
-
-    /// Its number in an index; 0 stands for an effect.
-    pub fn number(self) -> u8 {
-        match self {
-            Self::Fenced => 1,
-            Self::OutOfSequence => 2,
-            Self::Closed => 3,
-            Self::OtherGeneration => 4,
-            Self::Overtaken => 5,
-            Self::NotNext => 6,
-            Self::OpenStep => 7,
-            Self::NotClosed => 8,
-        }
-    }
-
-    /// The reason of a number in an index.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|void| void.number() == number)
-    }
-
-    /// For people.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fenced => "its incarnation isn't current",
-            Self::OutOfSequence => "its first sequence isn't the next",
-            Self::Closed => "the stream is closed",
-            Self::OtherGeneration => "it was written for another generation",
-            Self::Overtaken => "another one came between",
-            Self::NotNext => "it isn't about the next step",
-            Self::OpenStep => "it would leave a step open",
-            Self::NotClosed => "the stream is open already",
-        }
-    }
-}
-
 impl State {
     /// Applies the commit at `next_version`; gives why it has no effect, if it has none.
     ///
@@ -147,9 +79,25 @@ impl State {
                 crate::format::check_features("the log from here on", *features)?;
                 None
             }
-            _ => {
+            Record::Forget { producer, incarnation } => self.judge_forget(producer, *incarnation),
+            Record::Group { group, last, start } => self.judge_group(group, *last, *start),
+            Record::RetireGroup { group, incarnation } => self.judge_group_incarnation(group, *incarnation),
+            Record::Checkpoint(checkpoint) => {
+                self.judge_generation(commit).or_else(|| self.judge_checkpoint(checkpoint))
+            }
+            Record::Drop { group, incarnation, checkpoint } => {
+                self.judge_drop(group, *incarnation, *checkpoint)
+            }
+            Record::Floor { step, .. } => self.judge_generation(commit).or_else(|| self.judge_floor(*step)),
+            Record::Rewind(rewind) if rewind.turn.is_none() => {
+                self.judge_generation(commit).or_else(|| self.judge_rewind(rewind))
+            }
+            Record::Skip { first, last, .. } => {
+                self.judge_generation(commit).or_else(|| self.judge_skip(*first, *last))
+            }
+            Record::Turns { .. } | Record::Rewind(_) => {
                 let what = format!(
-                    "a record of kind \"{}\" can't be replayed by this version",
+                    "a record of kind \"{}\" that speaks of turns can't be replayed by this version",
                     record.kind().word()
                 );
                 return Err(Error::new(ErrorKind::Unsupported, what));
@@ -172,6 +120,18 @@ impl State {
     fn judge_incarnation(&self, producer: &Name, incarnation: Incarnation) -> Option<Void> {
         let current = self.producers.get(producer).and_then(|one| one.incarnation);
         (current != Some(incarnation)).then_some(Void::Fenced)
+    }
+
+    fn judge_forget(&self, producer: &Name, incarnation: Incarnation) -> Option<Void> {
+        let Some(known) = self.producers.get(producer) else { return Some(Void::Unknown) };
+        let step = known.last_part.map(|part| part.step(self.parts_per_step));
+        if known.last_open.incarnation() != incarnation {
+            Some(Void::Fenced)
+        } else if !known.finished {
+            Some(Void::Unfinished)
+        } else {
+            step.is_some_and(|step| step >= self.floor).then_some(Void::Retained)
+        }
     }
 
     fn judge_parts(&self, parts: &Parts) -> Option<Void> {
@@ -221,7 +181,19 @@ impl State {
             }
             Some(Record::Reopen { .. }) => self.closed = None,
             Some(Record::Require { features }) => self.features |= features,
-            Some(_) | None => {}
+            Some(Record::Forget { producer, .. }) => {
+                self.producers.remove(producer);
+            }
+            Some(Record::Group { group, start, .. }) => self.open_group(version, commit, group, *start),
+            Some(Record::RetireGroup { group, .. }) => self.retire_group(group),
+            Some(Record::Checkpoint(checkpoint)) => self.keep(version, commit, checkpoint),
+            Some(Record::Drop { group, checkpoint, .. }) => self.release(group, *checkpoint),
+            Some(Record::Floor { step, lineage, bytes_before }) => {
+                self.raise_floor(*step, *lineage, *bytes_before);
+            }
+            Some(Record::Rewind(rewind)) => self.rewind(version, commit, rewind),
+            Some(Record::Skip { first, last, .. }) => self.skip(commit, *first, *last),
+            Some(Record::Turns { .. }) | None => {}
         }
     }
 

@@ -6,16 +6,18 @@
 //! - Nothing is written here; staging and putting the bytes is the writer's (R4).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Log;
+use super::index::Index;
 use super::read;
-use super::state::StatePlace;
+use super::state::{State, StatePlace};
 use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
 use crate::format::cursor::Writer;
 use crate::format::index::{Contents, Header, PartEntry};
-use crate::id::Segment;
+use crate::id::{Segment, Version};
 use crate::limits::STATE_BYTES_MAX;
 use crate::name::Name;
 use crate::planted::{Bug, is_planted};
@@ -67,12 +69,22 @@ pub fn index(log: &Log, tail: &Tail, segment: Segment) -> Result<(Vec<u8>, Heade
 /// # Errors
 /// `Corrupt` or `Io` when one can't be read.
 pub fn producer_states(log: &Log, tail: &Tail) -> Result<BTreeMap<Name, Vec<u8>>> {
+    states_of(log, &tail.state, tail.base(), || tail.index_before(log))
+}
+
+/// As [`producer_states`], of any state: what lies before `base` is in the index `before`.
+pub(super) fn states_of(
+    log: &Log,
+    state: &State,
+    base: Version,
+    before: impl FnOnce() -> Result<Option<Arc<Index>>>,
+) -> Result<BTreeMap<Name, Vec<u8>>> {
     let mut states = BTreeMap::new();
     let mut behind = Vec::new();
-    for (name, producer) in &tail.state.producers {
+    for (name, producer) in &state.producers {
         match producer.state {
             None => {}
-            Some(place) if place.version >= tail.base() => {
+            Some(place) if place.version >= base => {
                 states.insert(name.clone(), read_state(log, &place)?);
             }
             Some(place) => behind.push((name, place)),
@@ -81,7 +93,7 @@ pub fn producer_states(log: &Log, tail: &Tail) -> Result<BTreeMap<Name, Vec<u8>>
     if behind.is_empty() {
         return Ok(states);
     }
-    let index = tail.index_before(log)?;
+    let index = before()?;
     let indexed: BTreeMap<Name, &[u8]> = match &index {
         Some(index) => index.producer_states()?.into_iter().collect(),
         None => BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! What is known of the commits of the newest segments, without reading them again.
 
-use super::apply::Void;
 use super::tail::Tail;
+use super::void::Void;
 use crate::error::Result;
 use crate::format::commit::Seen;
 use crate::format::index::VersionEntry;
@@ -29,6 +29,15 @@ impl Entry {
     pub fn indexed(&self) -> VersionEntry {
         let void = self.void.map_or(0, Void::number);
         VersionEntry { nonce: self.nonce, checksum: self.checksum, kind: self.kind, void }
+    }
+}
+
+/// Takes the parts from `end` on from what is known of the commits before a rewind: they aren't in any more.
+pub fn rewind<'e>(entries: impl Iterator<Item = &'e mut Entry>, end: Part) {
+    for entry in entries {
+        let kept = end.get().saturating_sub(entry.first_part.get());
+        entry.first_part = entry.first_part.min(end);
+        entry.parts = u32::try_from(kept).map_or(entry.parts, |kept| kept.min(entry.parts));
     }
 }
 

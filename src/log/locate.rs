@@ -53,15 +53,22 @@ impl Log {
     }
 
     fn locate_behind(&self, tail: &Tail, part: Part) -> Result<Located> {
-        if let Some(index) = self.indexes.find(|index| index.header.part_range().contains(&part.get())) {
+        let size = self.segment_size();
+        let (history, step) = (&tail.state.history, part.step(self.parts_per_step()));
+        // Only where this piece of history lies: elsewhere, parts of that number may have been rewound since.
+        let first = history.piece_of(step).map_or(0, |piece| piece.version.segment(size).get());
+        let after =
+            history.piece_after(step).map(|piece| piece.version.segment(size).get().saturating_add(1));
+        let end = tail.base().segment(size).get();
+        let (mut low, mut high) = (first, after.unwrap_or(end).min(end));
+        let inside = |index: &Index| (low..high).contains(&index.header.segment.get());
+        if let Some(index) =
+            self.indexes.find(|index| inside(index) && index.header.part_range().contains(&part.get()))
+        {
             return found(&index, part);
         }
-        let size = self.segment_size();
-        let piece = tail.state.piece_of(part.step(self.parts_per_step()));
-        let mut low = piece.map_or(0, |piece| piece.version.segment(size).get());
-        let mut high = tail.base().segment(size).get();
         // Reading on: the segment after an open index comes before any guess.
-        let next = self.indexes.find(|index| index.header.part_range().end == part.get());
+        let next = self.indexes.find(|index| inside(index) && index.header.part_range().end == part.get());
         let mut guess = next.map(|index| index.header.segment.get().saturating_add(1));
         while low < high {
             let middle = low.saturating_add(high.saturating_sub(low) / 2);
@@ -89,6 +96,21 @@ impl Log {
             Error::new(ErrorKind::Corrupt, "an index is missing, likely purged")
                 .at(self.path_of([crate::format::names::INDEX, &name]))
         })
+    }
+
+    /// The lineage of a step: record checksum of the commit that holds the last part of the step before; zero
+    /// for step 0.
+    ///
+    /// # Errors
+    /// As [`Log::locate`].
+    pub fn lineage(&self, tail: &Tail, step: Step) -> Result<Checksum> {
+        let last = step.first_part(self.parts_per_step()).get().checked_sub(1);
+        match last {
+            None => Ok(Checksum::ZERO),
+            // What was before the floor may be gone: its record says it.
+            Some(_) if step == tail.state.floor => Ok(tail.state.floor_lineage),
+            Some(part) => self.locate(tail, part.into()).map(|located| located.checksum),
+        }
     }
 
     /// The error of a step below the floor.

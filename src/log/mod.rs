@@ -12,15 +12,23 @@ mod apply_tests;
 mod beyond;
 pub mod build;
 pub mod doorbell;
+mod encoding;
+pub mod groups;
+#[cfg(test)]
+mod groups_tests;
+pub mod history;
 pub mod index;
 pub mod known;
 pub mod locate;
 pub mod marks;
 pub mod open;
+pub mod past;
 pub mod patience;
 pub mod read;
+mod restore;
 pub mod state;
 pub mod tail;
+pub mod void;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,12 +14,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::apply::{Commit, Void};
+use super::apply::Commit;
 use super::index::Index;
 pub use super::known::Entry;
 use super::patience::may_pass;
 use super::state::State;
-use super::{Log, doorbell, marks, read};
+use super::void::Void;
+use super::{Log, doorbell, known, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::names;
@@ -387,6 +388,10 @@ impl Tail {
         let first_part = self.state.next_part;
         let void = self.state.apply(version, commit)?;
         let parts = self.state.next_part.get().saturating_sub(first_part.get());
+        if self.state.next_part < first_part {
+            known::rewind(self.entries.iter_mut(), self.state.next_part);
+        }
+        let first_part = first_part.min(self.state.next_part);
         self.entries.push_back(Entry {
             nonce: commit.nonce,
             checksum: commit.checksum,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use batchweave::format::record::Record;
-use batchweave::log::apply::Void;
 use batchweave::log::state::State;
 use batchweave::log::tail::Tail;
+use batchweave::log::void::Void;
 use batchweave::log::{Log, read};
 use batchweave::{Store, Version};
 
