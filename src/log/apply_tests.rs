@@ -270,7 +270,7 @@ impl Seen {
     /// How many parts of a name are in, and the last of them.
     fn of(&self, name: &Name) -> (u64, Option<u64>) {
         let mine = || self.parts.iter().enumerate().filter(|(_, part)| part.0 == *name && part.1 != u64::MAX);
-        (mine().count() as u64, mine().last().map(|(part, _)| part as u64))
+        (mine().count() as u64, mine().next_back().map(|(part, _)| part as u64))
     }
 
     /// A rewind's producers as they were at its step.
