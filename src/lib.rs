@@ -81,6 +81,7 @@ compile_error!("batchweave runs on 64-bit little-endian Linux: its format is map
 
 mod consumer;
 mod error;
+mod group;
 mod id;
 mod inspect;
 mod lifecycle;
@@ -90,6 +91,7 @@ mod position;
 mod producer;
 mod run;
 mod share;
+mod snapshot;
 mod stats;
 mod store;
 
@@ -126,15 +128,16 @@ mod storage;
 pub use consumer::{Batch, Batches, Consumer, ConsumerOptions, Location, Next, Slice};
 pub use error::{Error, ErrorKind, Result};
 pub use format::part::Counts;
+pub use group::{Group, GroupInfo};
 pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use name::Name;
-pub use options::{Durability, MountClass, Options, Primitive, ReadMode, Settings};
+pub use options::{CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
-pub use run::{Run, Start};
+pub use run::{Checkpoint, Run, Start};
 pub use share::Share;
 pub use stats::Stats;
 pub use storage::{Attempt, Calls, Finding, Mount, Report};

@@ -204,6 +204,37 @@ pub enum ReadMode {
     Copy,
 }
 
+/// What a checkpoint says beside its step; see [`Run::checkpoint_with`](crate::Run::checkpoint_with).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointOptions {
+    /// It stays until it is dropped by its name: no rule about the newest ones takes it.
+    pub pinned: bool,
+    /// The trainer's own, at most 64 KiB: a path of the model, its loss.
+    pub metadata: Vec<u8>,
+}
+
+impl CheckpointOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`CheckpointOptions::pinned`].
+    #[must_use]
+    pub fn pinned(mut self, pinned: bool) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
+    /// Sets [`CheckpointOptions::metadata`].
+    #[must_use]
+    pub fn metadata(mut self, metadata: impl Into<Vec<u8>>) -> Self {
+        self.metadata = metadata.into();
+        self
+    }
+}
+
 /// Choices of one handle; they change nothing on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::consumer::{Consumer, ConsumerOptions, Reader, View};
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Step;
+use crate::id::{Incarnation, Step, Version};
+use crate::lifecycle::group::{self, Speaker};
+use crate::log::Log;
+use crate::log::groups::Kept;
+use crate::log::tail::Tail;
+use crate::name::Name;
+use crate::options::CheckpointOptions;
 use crate::position::Position;
 use crate::share::Share;
+use crate::snapshot::{self, Snapshot};
 
 /// Where a run starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +41,40 @@ impl From<Position> for Start {
     }
 }
 
+impl From<&Checkpoint> for Start {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        Self::Position(checkpoint.position)
+    }
+}
+
 /// What was saved last, or the beginning if nothing was.
 impl From<Option<Position>> for Start {
     fn from(saved: Option<Position>) -> Self {
         saved.map_or(Self::Beginning, Self::Position)
+    }
+}
+
+/// A step that a group needs, marked when a model was saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Checkpoint {
+    /// Its name within the group.
+    pub name: Name,
+    /// Where a run goes on from it.
+    pub position: Position,
+    /// Whether it stays until it is dropped by its name.
+    pub pinned: bool,
+    /// The trainer's own.
+    pub metadata: Vec<u8>,
+    /// Its commit.
+    pub version: Version,
+}
+
+impl Checkpoint {
+    pub(crate) fn of(log: &Log, kept: Kept) -> Self {
+        let Kept { version, generation, step, lineage, name, pinned, metadata } = kept;
+        let position = Position { store: log.identity.uuid, generation, step, lineage };
+        Self { name, position, pinned, metadata, version }
     }
 }
 
@@ -48,28 +87,51 @@ pub struct Run {
     reader: Arc<Reader>,
     view: View,
     position: Position,
+    /// The group that it belongs to, and as which incarnation.
+    group: Option<(Name, Incarnation)>,
 }
 
 impl Run {
     pub(crate) fn begin(reader: Arc<Reader>, start: Start) -> Result<Self> {
         let until = reader.log.patient_until();
-        let (view, position) =
-            reader.log.outlast("beginning a run", until, |_| Self::view(&reader, start))?;
-        Ok(Self { reader, view, position })
+        let (view, position) = reader.log.outlast("beginning a run", until, |_| {
+            let tail = reader.log.current_at_once()?;
+            Self::view(&reader.log, &tail, start)
+        })?;
+        Ok(Self { reader, view, position, group: None })
     }
 
-    /// The view as of now, and where a run from it starts.
-    fn view(reader: &Reader, start: Start) -> Result<(View, Position)> {
+    /// Opens a group's name and begins its run.
+    pub(crate) fn begin_as(reader: Arc<Reader>, name: &Name, start: Start) -> Result<Self> {
+        let log = Arc::clone(&reader.log);
+        let mut tail = log.current()?;
+        let (_, position) = Self::view(&log, &tail, start)?;
+        let beginning = matches!(start, Start::Beginning);
+        let incarnation = group::open(&log, &mut tail, name, (!beginning).then_some(position.step))?;
+        // As of the Group record: nothing that came before it is missed, nothing after it is seen.
+        let (view, position) = Self::view(&log, &tail, start)?;
+        drop(tail);
+        Ok(Self { reader, view, position, group: Some((name.clone(), incarnation)) })
+    }
+
+    /// The run of a snapshot.
+    pub(crate) fn of_snapshot(reader: Arc<Reader>, bytes: &[u8]) -> Result<Self> {
         let log = &reader.log;
-        let tail = log.current_at_once()?;
+        let Snapshot { position, view, group, tail } = snapshot::decode(bytes, log.parts_per_step())?;
+        log.adopt(tail)?;
+        Ok(Self { reader, view, position, group })
+    }
+
+    /// The view of a tail, and where a run from it starts.
+    fn view(log: &Log, tail: &Tail, start: Start) -> Result<(View, Position)> {
         let view = View::of(&tail.state);
         let step = match start {
             Start::Beginning => tail.state.floor,
             Start::Step(step) => step,
-            Start::Position(position) => log.check_position(&tail, &position)?,
+            Start::Position(position) => log.check_position(tail, &position)?,
         };
         if step < tail.state.floor {
-            return Err(log.reclaimed(step, &tail));
+            return Err(log.reclaimed(step, tail));
         }
         if step > tail.state.next_step() {
             let what = format!(
@@ -78,7 +140,7 @@ impl Run {
             );
             return Err(Error::new(ErrorKind::Invalid, what).step(step).at(&log.path));
         }
-        let lineage = log.lineage(&tail, step)?;
+        let lineage = log.lineage(tail, step)?;
         let position = Position { store: log.identity.uuid, generation: view.generation, step, lineage };
         Ok((view, position))
     }
@@ -86,6 +148,79 @@ impl Run {
     /// Where it starts.
     pub fn position(&self) -> Position {
         self.position
+    }
+
+    /// The group that it belongs to; none if it was begun without one, by [`Store::run`](crate::Store::run).
+    pub fn group(&self) -> Option<&Name> {
+        self.group.as_ref().map(|(name, _)| name)
+    }
+
+    /// What the other ranks need to start from the same view with a handful of calls: bytes for the trainer's
+    /// own broadcast, to be given to [`Run::join`](crate::Run::join). They are for now, not for keeping.
+    ///
+    /// They take about 100 bytes for each producer, and 40 for each of at most two segments of commits.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let log = &self.reader.log;
+        let tail = log.tail.take();
+        snapshot::encode(&self.position, &self.view, self.group.as_ref(), log.parts_per_step(), &tail)
+    }
+
+    /// Marks a step as needed by a model that is saved: it and all after it are kept until the checkpoint is
+    /// dropped. To be called by one rank, after the trainer's own barrier, once the model is saved; all that
+    /// was delivered before is durable when it returns.
+    ///
+    /// The same name at the same step is there already when a call is repeated, which is no error.
+    ///
+    /// # Errors
+    /// `Fenced` when the group was opened anew by another job, or retired: stop; `Rewound` when history was
+    /// changed; `Invalid` for a run without a group, a position that isn't this store's, or a name that is
+    /// taken;
+    /// `Reclaimed` below the floor; `Full`, `Contended`, `Io` (a read-only mount is EROFS).
+    pub fn checkpoint(&self, position: Position, name: &str) -> Result<Checkpoint> {
+        self.checkpoint_with(position, name, &CheckpointOptions::default())
+    }
+
+    /// As [`Run::checkpoint`], pinned or with metadata.
+    ///
+    /// # Errors
+    /// As [`Run::checkpoint`]; `Invalid` for metadata longer than 64 KiB.
+    pub fn checkpoint_with(
+        &self,
+        position: Position,
+        name: &str,
+        options: &CheckpointOptions,
+    ) -> Result<Checkpoint> {
+        let (log, name) = (&self.reader.log, Name::new(name)?);
+        let (group, speaker) = self.speaker()?;
+        let kept = group::checkpoint(log, group, speaker, &position, &name, options)?;
+        Ok(Checkpoint::of(log, kept))
+    }
+
+    /// Drops a checkpoint of this run's group; then its model may be deleted, not before. False if there is
+    /// none of that name.
+    ///
+    /// # Errors
+    /// As [`Run::checkpoint`].
+    pub fn drop_checkpoint(&self, name: &str) -> Result<bool> {
+        let (group, speaker) = self.speaker()?;
+        group::drop_checkpoint(&self.reader.log, group, speaker, &Name::new(name)?)
+    }
+
+    /// Drops all checkpoints of this run's group but those named and those that are pinned: for a trainer
+    /// that knows which models still exist. Gives the names of those that went.
+    ///
+    /// # Errors
+    /// As [`Run::checkpoint`].
+    pub fn retain<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<Vec<Name>> {
+        let (group, speaker) = self.speaker()?;
+        let names = names.into_iter().map(|name| Name::new(name.as_ref())).collect::<Result<Vec<_>>>()?;
+        group::retain(&self.reader.log, group, speaker, &names)
+    }
+
+    fn speaker(&self) -> Result<(&Name, Speaker)> {
+        let none = || Error::new(ErrorKind::Invalid, "the run has no group: begin it by one's name");
+        let (name, incarnation) = self.group.as_ref().ok_or_else(none)?;
+        Ok((name, Speaker::Run(*incarnation, self.view.generation)))
     }
 
     /// A consumer of one share, from the run's start.

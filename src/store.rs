@@ -225,6 +225,11 @@ impl Store {
         self.log()
     }
 
+    /// What consumers of this handle share.
+    pub(crate) fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
     /// The log of this handle.
     pub(crate) fn log(&self) -> &Arc<Log> {
         &self.reader.log
@@ -267,7 +272,7 @@ impl Store {
             closed: state.closed,
             retained_bytes: state.bytes_written.saturating_sub(state.bytes_reclaimed),
             producers: state.producers.len(),
-            groups: 0,
+            groups: state.groups.len(),
         })
     }
 

@@ -26,6 +26,7 @@ pub mod past;
 pub mod patience;
 pub mod read;
 mod restore;
+pub mod snapshot;
 pub mod state;
 pub mod tail;
 pub mod void;

@@ -120,4 +120,11 @@ impl State {
     pub fn has_open_step(&self) -> bool {
         self.next_step().first_part(self.parts_per_step) != self.next_part
     }
+
+    /// Bytes that every index carries of producers' states and checkpoints' metadata.
+    pub fn bytes_carried(&self) -> u64 {
+        let states = self.producers.values().filter_map(|one| one.state).map(|state| u64::from(state.length));
+        let kept = self.groups.values().flat_map(|group| &group.checkpoints);
+        states.sum::<u64>().saturating_add(kept.map(|kept| kept.metadata.len() as u64).sum())
+    }
 }

@@ -46,9 +46,9 @@ pub enum Care {
 #[derive(Debug)]
 pub struct Tail {
     /// Whether the log was ever replayed.
-    loaded: bool,
+    pub(super) loaded: bool,
     /// The newest mark when it was loaded: that segment's directory was made before it (R4).
-    marked: Segment,
+    pub(super) marked: Segment,
     /// The replayed state.
     pub state: State,
     /// What the commits from `base` on are.

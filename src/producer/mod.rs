@@ -299,13 +299,13 @@ impl Producer {
 
     /// All states together are bounded: every index carries them.
     fn check_states(&self, tail: &Tail, state: &[u8]) -> Result<()> {
-        let others = tail.state.producers.iter().filter(|(name, _)| **name != self.name);
-        let bytes: u64 =
-            others.filter_map(|(_, other)| other.state).map(|state| u64::from(state.length)).sum();
-        if bytes.saturating_add(state.len() as u64) <= STATES_BYTES_MAX {
+        let own = tail.state.producers.get(&self.name).and_then(|known| known.state);
+        let others = tail.state.bytes_carried().saturating_sub(own.map_or(0, |own| own.length.into()));
+        if others.saturating_add(state.len() as u64) <= STATES_BYTES_MAX {
             return Ok(());
         }
-        let what = format!("the states of all producers would be more than {STATES_BYTES_MAX} bytes");
+        let what =
+            format!("all producers' states and checkpoints' metadata would pass {STATES_BYTES_MAX} bytes");
         Err(Error::new(ErrorKind::Full, what).at(&self.log.path))
     }
 
