@@ -1,4 +1,7 @@
-//! The life of a store around its data: creation, and what an operator says of the stream and its producers.
+//! The life of a store around its data: creation, and what an operator says of the stream, its history and its
+//! producers.
 
 pub(crate) mod create;
+pub(crate) mod rewind;
+pub(crate) mod skip;
 pub(crate) mod stream;
