@@ -5,6 +5,7 @@
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -151,11 +152,19 @@ fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSe
 }
 
 /// The names in a directory; one that can't be listed is a finding.
+///
+/// An NFS client keeps what it has open under a name of its own when it is removed or replaced: that isn't a
+/// stranger's, and is in nobody's way.
 pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Names {
-    log.storage.list(dir).unwrap_or_else(|error| {
+    let listed = log.storage.list(dir).unwrap_or_else(|error| {
         sink.find(path.to_path_buf(), Error::io("can't list the directory", error).sentence());
         Names::new()
-    })
+    });
+    let is_kept = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
+    for name in listed.iter().filter(|name| is_kept(name)) {
+        sink.litter(path.join(name), "removed, but an NFS client had it open");
+    }
+    listed.into_iter().filter(|name| !is_kept(name)).collect()
 }
 
 /// Whether a name stands for what it has to; anything else is never opened. One that is gone is no fault

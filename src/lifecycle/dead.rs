@@ -109,6 +109,10 @@ fn rewound(log: &Log, tail: &Tail, state: &State, may_go: &[Segment]) -> Result<
     for (older, newer) in pieces.iter().zip(pieces.iter().skip(1)) {
         let before = Version::new(newer.version.get().saturating_sub(1)).segment(size);
         let earliest = older.version.segment(size);
+        // All of the older piece is below the floor, which the store was rewound to.
+        if newer.step <= state.floor {
+            continue;
+        }
         // No part of the older piece lies before `earliest`, so without a name between there is no run.
         if !may_go.iter().any(|segment| earliest < *segment && *segment < before) {
             continue;

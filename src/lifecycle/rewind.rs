@@ -8,7 +8,7 @@
 //! - It acts on the history that was there when it was called. Another rewind that came first is told, never
 //!   rewound in its turn: what that one left isn't what the caller has looked at.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -93,9 +93,13 @@ pub struct SetBack {
 pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
+    // Who has finished is as of the step, which is as of now where nothing is dropped: so whoever finishes or
+    // begins again meanwhile makes another record of it.
+    let described = RefCell::new(Vec::new());
     let make = |tail: &mut Tail| {
         check(log, tail, step, options)?;
         check_history(log, &tail.state, began, step)?;
+        described.replace(finished(&tail.state));
         tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
     };
     // What it drops is what the log has right before it: as of the last time that it was found not to be in.
@@ -105,7 +109,7 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
             return Settled::In(version_of(state));
         }
         match (state.judge(&staged.commit), &staged.commit.record) {
-            (Ok(None), Some(Record::Rewind(record))) => {
+            (Ok(None), Some(Record::Rewind(record))) if *described.borrow() == finished(state) => {
                 drops.set(Some(report(state, record)));
                 Settled::Open
             }
@@ -120,6 +124,11 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
         "rewound the store"
     );
     Ok(report)
+}
+
+/// Which producers have finished, in the order of their names.
+fn finished(state: &State) -> Vec<bool> {
+    state.producers.values().map(|known| known.finished).collect()
 }
 
 /// What a rewind would drop now.
