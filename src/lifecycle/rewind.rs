@@ -26,6 +26,7 @@ use crate::log::past::Past;
 use crate::log::state::{ProducerState, State};
 use crate::log::tail::Tail;
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 
 /// How a store is rewound; see [`Store::rewind`](crate::Store::rewind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,7 +188,11 @@ fn check(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<(
 /// drops.
 fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<Control> {
     let past = Past::before(log, tail, step.first_part(log.parts_per_step()))?;
-    let mut states = past.producer_states(log)?;
+    let newest = tail.state.next_part;
+    let mut states = match is_planted(Bug::RewindOfNow) {
+        true => Past::before(log, tail, newest)?.producer_states(log)?,
+        false => past.producer_states(log)?,
+    };
     let (mut payload, mut producers) = (Vec::new(), Vec::new());
     for name in tail.state.producers.keys() {
         let bytes = states.remove(name).unwrap_or_default();
