@@ -134,7 +134,9 @@ pub use id::{
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use name::Name;
-pub use options::{CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings};
+pub use options::{
+    Bounds, CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings,
+};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
 pub use run::{Checkpoint, Run, Start};

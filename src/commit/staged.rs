@@ -6,7 +6,8 @@
 
 use std::io;
 
-use crate::error::{Error, Result};
+use super::ballast;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::{Draft, Sealed, seal};
 use crate::format::names;
 use crate::format::record::Record;
@@ -87,7 +88,13 @@ pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, record: Record) -> Res
     if let Some((_, record)) = &sealed.elsewhere {
         bytes.extend_from_slice(record);
     }
-    stage_bytes(log, stage, &name, &bytes)?;
+    match stage_bytes(log, stage, &name, &bytes) {
+        // Its room is for this: without a control record nobody could make any.
+        Err(error) if error.kind() == ErrorKind::Full && ballast::give_up(log) => {
+            stage_bytes(log, stage, &name, &bytes)?;
+        }
+        staged => staged?,
+    }
     Ok(Staged { name, commit })
 }
 

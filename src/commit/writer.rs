@@ -9,7 +9,7 @@
 use super::failure::Failure;
 use super::publish::{self, Put};
 use super::staged::{self, Staged};
-use super::{boundary, staged::discard};
+use super::{ballast, boundary, staged::discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::record::Record;
@@ -313,7 +313,10 @@ pub fn append_control(
             other => other,
         });
         match appended {
-            Ok(appended) => return Ok(Some(appended.version)),
+            Ok(appended) => {
+                ballast::renew(log);
+                return Ok(Some(appended.version));
+            }
             Err(Failure::Never(error) | Failure::Not(error)) => {
                 discard(log, &stage, &staged.name);
                 if error.kind() != ErrorKind::Contended {

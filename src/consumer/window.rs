@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
 use crate::log::patience::{AT_ONCE, may_pass};
+use crate::log::progress::Teller;
 use crate::planted::{Bug, is_planted};
 use crate::position::Position;
 use crate::share::Share;
@@ -43,6 +44,8 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
+    /// Tells how far its group has come, if this is the handle that opened it.
+    teller: Option<Arc<Teller>>,
     options: ConsumerOptions,
     position: Position,
     started: bool,
@@ -86,6 +89,7 @@ impl Consumer {
         position: Position,
         share: Share,
         options: ConsumerOptions,
+        teller: Option<Arc<Teller>>,
     ) -> Self {
         let env = Arc::clone(&reader.log.env);
         let window = Window {
@@ -99,7 +103,7 @@ impl Consumer {
         };
         let (work, ready) = (env.signal(), env.signal());
         let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), work, ready });
-        Self { shared, options, position, started: false }
+        Self { shared, teller, options, position, started: false }
     }
 
     /// The position of the next step to be delivered: what has been delivered, never what is read ahead.
@@ -110,6 +114,12 @@ impl Consumer {
     /// The step that is delivered next: what the view passes over isn't.
     fn due(&self) -> Step {
         self.shared.view.past(self.position.step)
+    }
+
+    fn tell(&self, hungry: bool) {
+        if let Some(teller) = &self.teller {
+            teller.tell(self.due(), self.shared.share.count(), hungry);
+        }
     }
 
     /// The share that it reads.
@@ -157,6 +167,7 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.due(), waited);
+            self.tell(true);
             let until = shared.reader.until(Some(began));
             let grown = shared.reader.await_growth(self.due(), &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
@@ -211,6 +222,7 @@ impl Consumer {
             Ok(mut batch) => {
                 debug_assert_eq!(batch.step, step, "steps are delivered one after another");
                 self.position = batch.position;
+                self.tell(false);
                 if is_planted(Bug::PositionReadAhead)
                     && let Some((_, Ok(ahead))) = self.shared.window.lock().ready.back()
                 {

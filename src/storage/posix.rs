@@ -240,6 +240,7 @@ impl Storage for Posix {
             bytes_free: counted(bytes(found.f_bavail), found.f_blocks),
             bytes_total: counted(bytes(found.f_blocks), found.f_blocks),
             inodes_free: counted(found.f_favail, found.f_files),
+            inodes_total: counted(found.f_files, found.f_files),
         })
     }
 
