@@ -89,6 +89,7 @@ mod name;
 mod options;
 mod position;
 mod producer;
+mod reclaim;
 mod run;
 mod share;
 mod snapshot;
@@ -133,12 +134,14 @@ pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
+pub use lifecycle::reclaimed::{DroppedCheckpoint, Freed, Holder, ReclaimOptions, Reclaimed};
 pub use name::Name;
 pub use options::{
     Bounds, CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings,
 };
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
+pub use reclaim::Reclaimer;
 pub use run::{Checkpoint, Run, Start};
 pub use share::Share;
 pub use stats::Stats;

@@ -283,8 +283,8 @@ impl Store {
     pub fn producers(&self) -> Result<Vec<ProducerInfo>> {
         let log = &self.reader.log;
         let read = |_| {
-            let tail = log.current_at_once()?;
-            let states = build::producer_states(log, &tail)?;
+            let mut tail = log.current_at_once()?;
+            let states = tail.read(log, |tail| build::producer_states(log, tail))?;
             Ok((tail, states))
         };
         let (tail, mut states) = log.outlast("reading the producers", log.patient_until(), read)?;

@@ -94,15 +94,45 @@ fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<b
         if marks::moved_on(log, complete)? {
             return Ok(false);
         }
-        let (bytes, header) = built?;
-        let staged = names::staged_control("index", log.nonce()?);
-        stage_bytes(log, stage, &staged, &bytes)?;
-        let put = put_staged(log, stage, &staged, &indexes, &name, &header);
-        discard_unless_moved(log, stage, &staged);
-        put?;
+        match built {
+            Ok((bytes, header)) => stage_and_put(log, stage, &bytes, &indexes, &name, &header)?,
+            // Another has put it meanwhile, and then begun the next segment: the one before this one may be
+            // gone since, and with it a producer's state that was to be read there.
+            Err(error) if header_of(log, &indexes, &name)?.is_some() => {
+                tracing::debug!(%error, "an index that is there can't be built any more");
+            }
+            Err(error) => return Err(Failure::Not(error)),
+        }
     }
     sync(log, &indexes, names::INDEX)?;
     Ok(true)
+}
+
+/// Stages an index and puts it; again if its staged file was taken for litter, since it is a control file
+/// that nothing tells from one that was left behind.
+fn stage_and_put(
+    log: &Log,
+    stage: &Dir,
+    bytes: &[u8],
+    indexes: &Dir,
+    name: &str,
+    header: &Header,
+) -> Result<()> {
+    let mut attempts_left = PUT_ATTEMPTS_MAX;
+    loop {
+        attempts_left = attempts_left.saturating_sub(1);
+        let staged = names::staged_control("index", log.nonce()?);
+        stage_bytes(log, stage, &staged, bytes)?;
+        let put = put_staged(log, stage, &staged, indexes, name, header);
+        let found = put.is_err().then(|| log.storage.open(stage, &staged, Access::Read));
+        discard_unless_moved(log, stage, &staged);
+        match (put, found) {
+            (Err(error), Some(Err(gone))) if attempts_left > 0 && gone.kind() == io::ErrorKind::NotFound => {
+                tracing::debug!(%error, "an index is staged anew");
+            }
+            (put, _) => return put,
+        }
+    }
 }
 
 /// After a link the staged name is a second one; after a rename there is none left to remove.

@@ -218,8 +218,26 @@ impl Reader {
         self.outlast("reading a step", until, |again| {
             let looked = if again { self.look_at_once() } else { Ok(()) };
             let loaded = looked.and_then(|()| self.load_step(step, share, generation, eager));
+            let loaded = loaded.map_err(|error| self.explain(error, step, generation));
             loaded.map_err(|error| error.step(step).at(&self.log.path))
         })
+    }
+
+    /// What can't be read may have been freed since the log was looked at last (R7): then that is said.
+    fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
+        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) || self.look_at_once().is_err() {
+            return error;
+        }
+        let tail = self.log.tail.take();
+        if step < tail.state.floor {
+            return self.log.reclaimed(step, &tail);
+        }
+        if tail.state.generation == generation {
+            return error;
+        }
+        let is = tail.state.generation;
+        let what = format!("history was changed: the step was read in generation {generation}, this is {is}");
+        Error::new(ErrorKind::Rewound, what)
     }
 
     fn load_step(

@@ -10,7 +10,6 @@ use super::Progress;
 use super::VerifyReport;
 use super::commit::Commit;
 use super::index::Index;
-use super::known::Known;
 use super::litter::Stage;
 use super::replayer::{Found, Replayer};
 use super::sink::{Place, Sink};
@@ -31,10 +30,12 @@ pub(super) fn verify(log: &Log, progress: &mut dyn FnMut(Progress)) -> Result<Ve
     let mut sink = Sink::new(progress);
     let stage = Stage::list(log, &mut sink);
     let tree = Tree::look(log, &mut sink)?;
-    let life = Tail::load(log).ok().map(|tail| tail.state);
+    let tail = Tail::load(log).ok();
+    let live = tail.as_ref().and_then(|tail| log.first_live_segment(tail, tail.state.floor).ok());
+    let life = tail.map(|tail| tail.state);
     sink.total = total(log, &tree, life.as_ref());
     let replayer = Replayer::new(log);
-    let mut walk = Walk { log, sink, tree, replayer, stage, life, begun: false };
+    let mut walk = Walk { log, sink, tree, replayer, stage, life, live, begun: false };
     walk.segments();
     walk.tree.look_at_marks(log, &mut walk.sink, walk.begun);
     let end = walk.replayer.state.as_ref().ok().or(walk.life.as_ref());
@@ -66,6 +67,8 @@ struct Walk<'l, 'p> {
     stage: Stage,
     /// A state of the log's end, which tells what may be gone; none while it can't be read.
     life: Option<State>,
+    /// The first segment that has a live part as of the call, if that can be told.
+    live: Option<Segment>,
     /// Whether the newest segment has commits.
     begun: bool,
 }
@@ -91,14 +94,12 @@ impl Walk<'_, '_> {
     }
 
     /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only
-    /// when every part up to the first index that is left is below the floor.
+    /// when no live part lies before or in the segment of the first index that is left.
     fn reclaimed(&self) -> Segment {
-        let Some((life, first)) = self.life.as_ref().zip(self.tree.indexes.first()) else {
-            return Segment::ZERO;
-        };
-        let Ok(Some(known)) = Known::load(self.log, *first) else { return Segment::ZERO };
-        let floor = life.floor.first_part(life.parts_per_step).get();
-        if known.header.part_range().end <= floor { *first } else { Segment::ZERO }
+        match (self.live, self.tree.indexes.first()) {
+            (Some(live), Some(first)) if *first < live => *first,
+            _ => Segment::ZERO,
+        }
     }
 
     fn segment(&mut self, segment: Segment) {

@@ -1,10 +1,9 @@
 //! Finding the commit that holds a part: in the tail, or by bisection over the indexes behind it.
 //!
 //! - Reading on costs nothing extra: the index in use is asked first, then the next one.
-//! - A seek opens at most log2(retained segments) indexes (P9).
+//! - A seek opens at most log2(segments of its piece of history) indexes (P9). Of these the first may be
+//!   reclaimed: an index that is missing has nothing that is live, or the part is nowhere.
 //! - What is found names nonce and record checksum, by which a file is known to be that commit (R7).
-
-use std::sync::Arc;
 
 use super::Log;
 use super::index::Index;
@@ -70,10 +69,17 @@ impl Log {
         // Reading on: the segment after an open index comes before any guess.
         let next = self.indexes.find(|index| inside(index) && index.header.part_range().end == part.get());
         let mut guess = next.map(|index| index.header.segment.get().saturating_add(1));
+        let mut missing = None;
         while low < high {
             let middle = low.saturating_add(high.saturating_sub(low) / 2);
             let at = guess.take().filter(|guess| (low..high).contains(guess)).unwrap_or(middle);
-            let index = self.index_of(Segment::new(at), tail, part)?;
+            let Some(index) = self.indexes.get(self, Segment::new(at))? else {
+                // Indexes are reclaimed from the first on, up to where nothing is live: so the part, which
+                // is, lies behind.
+                missing = Some(Segment::new(at));
+                low = at.saturating_add(1);
+                continue;
+            };
             let range = index.header.part_range();
             if part.get() < range.start {
                 high = at;
@@ -83,19 +89,18 @@ impl Log {
                 return found(&index, part);
             }
         }
-        Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path))
-    }
-
-    fn index_of(&self, segment: Segment, tail: &Tail, part: Part) -> Result<Arc<Index>> {
-        self.indexes.get(self, segment)?.ok_or_else(|| {
-            let step = part.step(self.parts_per_step());
-            if step < tail.state.floor {
-                return self.reclaimed(step, tail);
-            }
-            let name = crate::format::names::segment(segment);
-            Error::new(ErrorKind::Corrupt, "an index is missing, likely purged")
-                .at(self.path_of([crate::format::names::INDEX, &name]))
-        })
+        let Some(segment) = missing else {
+            return Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path));
+        };
+        // Or it was reclaimed since the log was looked at.
+        if let Ok(now) = Tail::load(self)
+            && step < now.state.floor
+        {
+            return Err(self.reclaimed(step, &now));
+        }
+        let name = crate::format::names::segment(segment);
+        let what = "an index is missing, likely purged";
+        Err(Error::new(ErrorKind::Corrupt, what).at(self.path_of([crate::format::names::INDEX, &name])))
     }
 
     /// The lineage of a step: record checksum of the commit that holds the last part of the step before; zero
@@ -111,6 +116,19 @@ impl Log {
             Some(_) if step == tail.state.floor => Ok(tail.state.floor_lineage),
             Some(part) => self.locate(tail, part.into()).map(|located| located.checksum),
         }
+    }
+
+    /// The segment of the commit that holds the first part of the floor's step, or of the head: no live part
+    /// lies before it.
+    ///
+    /// # Errors
+    /// As [`Log::locate`].
+    pub fn first_live_segment(&self, tail: &Tail, floor: Step) -> Result<Segment> {
+        let part = floor.first_part(self.parts_per_step());
+        if part >= tail.state.next_part {
+            return Ok(tail.state.next_version.segment(self.segment_size()));
+        }
+        Ok(self.locate(tail, part)?.version.segment(self.segment_size()))
     }
 
     /// The error of a step below the floor.

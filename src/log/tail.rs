@@ -430,7 +430,8 @@ impl Tail {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed,
             };
-            if !self.moved_on(log, self.state.next_version).unwrap_or(false) {
+            // What it tells of begins a segment before the newest, and that goes first.
+            if !marks::moved_on(log, self.base.segment(log.segment_size())).unwrap_or(false) {
                 return Err(failed);
             }
             self.reload(log)?;
