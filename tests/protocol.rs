@@ -11,6 +11,8 @@
 
 #[path = "protocol/history.rs"]
 mod history;
+#[path = "protocol/runs.rs"]
+mod runs;
 mod support;
 
 use std::path::Path;

@@ -94,8 +94,8 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
     let make = |tail: &mut Tail| {
-        check(log, tail, step, options)?;
         check_history(log, &tail.state, began, step)?;
+        check(log, tail, step, options)?;
         tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
     };
     // What it drops is what the log has right before it: as of the last time that it was found not to be in.

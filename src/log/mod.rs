@@ -25,6 +25,7 @@ pub mod open;
 pub mod past;
 pub mod patience;
 pub mod read;
+pub mod rebuild;
 mod restore;
 pub mod state;
 pub mod tail;
