@@ -9,6 +9,8 @@
 //! - "No batch is in the log twice": the same, and [`same_sequence_with_other_bytes_is_fenced`].
 //! - With stale directory handles: [`a_sleeper_in_a_removed_directory_lands_at_the_head`].
 
+#[path = "protocol/asleep.rs"]
+mod asleep;
 #[path = "protocol/history.rs"]
 mod history;
 #[path = "protocol/runs.rs"]
