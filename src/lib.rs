@@ -86,6 +86,7 @@ mod id;
 mod inspect;
 mod lifecycle;
 mod name;
+mod operate;
 mod options;
 mod position;
 mod producer;
@@ -135,6 +136,8 @@ pub use id::{
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use lifecycle::reclaimed::{DroppedCheckpoint, Freed, Holder, ReclaimOptions, Reclaimed};
+pub use lifecycle::repair::{RepairOptions, RepairReport, Repaired};
+pub use lifecycle::rewind::{RewindOptions, RewindReport, SetBack};
 pub use name::Name;
 pub use options::{
     Bounds, CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings,

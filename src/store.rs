@@ -325,9 +325,13 @@ impl Store {
     /// # Errors
     /// `Invalid` when the step isn't published, `Reclaimed` when it is below the floor; `Corrupt`, `Io`.
     pub fn batch(&self, step: Step) -> Result<Batch> {
-        let generation = self.visible(step)?;
         let until = self.reader.log.patient_until();
-        self.reader.load(step, Share::WHOLE, generation, false, until)
+        let load = || self.reader.load(step, Share::WHOLE, self.reader.holding(step, until)?, false, until);
+        match load() {
+            // Between the two looks; it isn't about a run that would have to begin again.
+            Err(error) if error.kind() == ErrorKind::Rewound => load(),
+            loaded => loaded,
+        }
     }
 
     /// The whole global batches of a range of visible steps, in order.
@@ -335,15 +339,6 @@ impl Store {
     /// An item is an error where [`Store::batch`] would give one.
     pub fn batches(&self, steps: Range<Step>) -> impl Iterator<Item = Result<Batch>> + '_ {
         (steps.start.get()..steps.end.get()).map(|step| self.batch(Step::new(step)))
-    }
-
-    fn visible(&self, step: Step) -> Result<Generation> {
-        let known = self.reader.log.tail.take();
-        if known.state.next_step() > step {
-            return Ok(known.state.generation);
-        }
-        drop(known);
-        Ok(self.log().current()?.state.generation)
     }
 
     /// Retires a producer on behalf of whoever ran it. False if it was finished already.

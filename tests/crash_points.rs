@@ -14,9 +14,11 @@
 
 #[path = "support/groups.rs"]
 mod groups;
+#[path = "crash_points/history.rs"]
+mod history;
 #[path = "crash_points/reclaim.rs"]
 mod reclaim;
-#[expect(dead_code, reason = "what moves a clock isn't needed here")]
+#[expect(dead_code, reason = "what needs no waiting isn't needed here")]
 mod support;
 
 use std::sync::Arc;

@@ -76,17 +76,40 @@ pub fn seal_after(
     Ok((sealed, commit))
 }
 
+/// A control record, and the bytes that it describes.
+#[derive(Debug)]
+pub struct Control {
+    /// What the commit says.
+    pub record: Record,
+    /// What lies between the header block and a record that isn't in it, from byte 4096 on.
+    pub payload: Vec<u8>,
+}
+
+impl From<Record> for Control {
+    /// Most describe nothing.
+    fn from(record: Record) -> Self {
+        Self { record, payload: Vec::new() }
+    }
+}
+
 /// Stages a control record.
 ///
 /// # Errors
-/// `Full` or `Io`; nothing is left then.
-pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, record: Record) -> Result<Staged> {
+/// `Invalid` when record and payload don't fit each other; `Full` or `Io`. Nothing is left then.
+pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, control: Control) -> Result<Staged> {
     let nonce = log.nonce()?;
-    let name = names::staged_control(record.kind().word(), nonce);
-    let (sealed, commit) = seal_after(log, tail, nonce, 0, record)?;
+    let name = names::staged_control(control.record.kind().word(), nonce);
+    let (sealed, commit) = seal_after(log, tail, nonce, 0, control.record)?;
     let mut bytes = sealed.block.to_vec();
-    if let Some((_, record)) = &sealed.elsewhere {
+    bytes.extend(control.payload);
+    if let Some((offset, record)) = &sealed.elsewhere {
+        let padding = offset.saturating_sub(bytes.len() as u64).min(size_of::<u64>() as u64);
+        bytes.resize(bytes.len().saturating_add(usize::try_from(padding).unwrap_or(0)), 0);
         bytes.extend_from_slice(record);
+    }
+    if bytes.len() as u64 != sealed.length {
+        let what = format!("a commit has {} bytes, its header would say {}", bytes.len(), sealed.length);
+        return Err(Error::new(ErrorKind::Invalid, what).at(&log.path));
     }
     match stage_bytes(log, stage, &name, &bytes) {
         // Its room is for this: without a control record nobody could make any.

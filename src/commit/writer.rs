@@ -8,7 +8,7 @@
 
 use super::failure::Failure;
 use super::publish::{self, Put};
-use super::staged::{self, Staged};
+use super::staged::{self, Control, Staged};
 use super::{ballast, boundary, staged::discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
@@ -299,20 +299,32 @@ pub fn append_control(
     make: impl Fn(&State) -> Result<Option<Record>>,
     settled: impl Fn(&State, &Staged) -> Settled,
 ) -> Result<Option<Version>> {
+    let make_for = |tail: &mut Tail| Ok(make(&tail.state)?.map(Control::from));
+    append_made(log, tail, make_for, |state, staged| match settled(state, staged) {
+        // Another state wants another record: this one is given up.
+        Settled::Open if make(state).ok().flatten() != staged.commit.record => given_up(),
+        other => other,
+    })
+}
+
+/// As [`append_control`], for a record that is too much to be made anew after every lost race: it is as long
+/// as `settled` doesn't say that this one is [`given_up`].
+///
+/// # Errors
+/// As [`append_control`].
+pub fn append_made(
+    log: &Log,
+    tail: &mut Tail,
+    make: impl Fn(&mut Tail) -> Result<Option<Control>>,
+    settled: impl Fn(&State, &Staged) -> Settled,
+) -> Result<Option<Version>> {
     let stage = staged::open_stage(log)?;
     for _ in 0..COMMIT_ATTEMPTS_MAX {
-        let Some(record) = make(&tail.state)? else {
+        let Some(control) = make(tail)? else {
             return acknowledge_present(log, tail).map(|()| None);
         };
-        let staged = staged::stage_control(log, tail, &stage, record.clone())?;
-        let appended = append(log, tail, &stage, &staged, |state| match settled(state, &staged) {
-            // Another state wants another record: this one is given up.
-            Settled::Open if make(state).ok().flatten().as_ref() != Some(&record) => {
-                Settled::Never(Error::new(ErrorKind::Contended, "the log has changed"))
-            }
-            other => other,
-        });
-        match appended {
+        let staged = staged::stage_control(log, tail, &stage, control)?;
+        match append(log, tail, &stage, &staged, |state| settled(state, &staged)) {
             Ok(appended) => {
                 ballast::renew(log);
                 return Ok(Some(appended.version));
@@ -329,4 +341,9 @@ pub fn append_control(
     }
     let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
     Err(Error::new(ErrorKind::Contended, what).at(&log.path))
+}
+
+/// What is staged isn't in, and isn't right any more: it is made anew.
+pub fn given_up() -> Settled {
+    Settled::Never(Error::new(ErrorKind::Contended, "the log has changed"))
 }

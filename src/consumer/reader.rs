@@ -130,6 +130,19 @@ impl Reader {
         self.advance(self.log.tail.take(), Care::Writing)
     }
 
+    /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs.
+    pub(crate) fn holding(&self, step: Step, until: Duration) -> Result<Generation> {
+        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX {
+            self.look(until)?;
+        }
+        let known = self.log.tail.take();
+        if known.state.next_step() > step {
+            return Ok(known.state.generation);
+        }
+        drop(known);
+        Ok(self.log.current()?.state.generation)
+    }
+
     /// Looks at the log for who doesn't wait: not more often than a waiter would.
     pub(super) fn look_if_due(&self, step: Step) -> Result<()> {
         let horizon = self.horizon();
@@ -247,7 +260,7 @@ impl Reader {
         generation: Generation,
         eager: bool,
     ) -> Result<Batch> {
-        let (parts, open) = self.parts_of(step)?;
+        let (parts, open) = self.parts_of(step, generation)?;
         let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
         let range = share.range(total).ok_or_else(|| {
             let what = format!("{} shares don't divide the step's {total} slices", share.count());
@@ -265,7 +278,7 @@ impl Reader {
 
     /// The step's parts, and the first commits that hold them, still open: at most as many as descriptors
     /// allow.
-    fn parts_of(&self, step: Step) -> Result<(Vec<BatchPart>, Vec<Arc<OpenCommit>>)> {
+    fn parts_of(&self, step: Step, generation: Generation) -> Result<(Vec<BatchPart>, Vec<Arc<OpenCommit>>)> {
         let per_step = self.log.parts_per_step();
         let first = step.first_part(per_step).get();
         let mut parts: Vec<BatchPart> = Vec::new();
@@ -273,6 +286,9 @@ impl Reader {
         for number in first..first.saturating_add(per_step.into()) {
             let (located, waiting) = {
                 let mut tail = self.log.tail.take();
+                // Whoever writes by this handle moves the tail on, past a change of history too: what is found
+                // after it isn't this generation's step (P2).
+                same_history(generation, tail.state.generation)?;
                 let located = self.log.locate(&tail, number.into())?;
                 (located, tail.take_opened(located.version))
             };
@@ -356,6 +372,19 @@ impl Reader {
             None => format!("{name} last committed version {version}"),
         }
     }
+}
+
+/// A run goes on in the generation that it began in only.
+///
+/// # Errors
+/// `Rewound`.
+pub(super) fn same_history(was: Generation, is: Generation) -> Result<()> {
+    if was == is {
+        return Ok(());
+    }
+    let what =
+        format!("history was changed: generation {is} has followed {was}; start again from a checkpoint");
+    Err(Error::new(ErrorKind::Rewound, what))
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::options::ConsumerOptions;
-use super::reader::{Horizon, Reader, View, bytes_of};
+use super::reader::{Horizon, Reader, View, bytes_of, same_history};
 use super::waiting::{Patience, Wait};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
@@ -254,13 +254,7 @@ impl Consumer {
     }
 
     fn check_generation(&self, horizon: &Horizon) -> Result<()> {
-        if horizon.generation == self.shared.view.generation {
-            return Ok(());
-        }
-        let (was, is) = (self.shared.view.generation, horizon.generation);
-        let what =
-            format!("history was changed: generation {is} has followed {was}; start again from a checkpoint");
-        Err(self.about(Error::new(ErrorKind::Rewound, what)))
+        same_history(self.shared.view.generation, horizon.generation).map_err(|error| self.about(error))
     }
 
     fn take_ready(&self) -> Result<Option<Result<Batch>>> {

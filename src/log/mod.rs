@@ -26,6 +26,7 @@ pub mod past;
 pub mod patience;
 pub mod progress;
 pub mod read;
+pub mod rebuild;
 mod restore;
 pub mod snapshot;
 pub mod state;

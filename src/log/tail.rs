@@ -360,7 +360,8 @@ impl Tail {
         self.before_is_old = true;
     }
 
-    fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
+    /// R10: what a commit has seen is what was replayed here.
+    pub(super) fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
         let Some(seen) = seen else { return Ok(()) };
         let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
         if seen.version >= version {

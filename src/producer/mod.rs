@@ -416,11 +416,15 @@ fn catch_up(log: &Log, contended: bool) -> Result<(Taken<'_, Tail>, u64)> {
 
 /// R6: is (my incarnation, my sequence) in, with the same checksum?
 fn settled(state: &State, name: &Name, incarnation: Incarnation, pending: &Pending) -> Settled {
-    let fenced = || Settled::Never(Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")));
-    let Some(known) = state.producers.get(name) else { return fenced() };
+    let fenced = |what| Settled::Never(Error::new(ErrorKind::Fenced, format!("producer {name} {what}")));
+    let Some(known) = state.producers.get(name) else { return fenced("was forgotten") };
     let any_incarnation = is_planted(Bug::IncarnationIgnored) || is_planted(Bug::SequenceAlone);
     if known.incarnation != Some(incarnation) && !any_incarnation {
-        return fenced();
+        return fenced(match known.incarnation {
+            Some(_) => "was opened anew",
+            None if known.finished => "was retired",
+            None => "was set back by a rewind of the store: it has to be opened anew",
+        });
     }
     if known.next <= pending.file.sequence || is_planted(Bug::SequenceIgnored) {
         return Settled::Open;

@@ -47,6 +47,12 @@ pub fn replay(log: &Log) -> Replayed {
             Some(Record::Open { producer, .. }) if void.is_none() => {
                 newest_opens.insert(producer.clone(), version.incarnation());
             }
+            // What it drops is visible no more, and nobody is open after it.
+            Some(Record::Rewind(rewind)) if void.is_none() => {
+                let kept = rewind.step.first_part(log.parts_per_step()).get();
+                holders.truncate(usize::try_from(kept).expect("so many parts that memory can hold"));
+                newest_opens.clear();
+            }
             Some(Record::Parts(parts)) if void.is_none() => {
                 let newest = newest_opens.get(&parts.producer);
                 assert_eq!(newest, Some(&parts.incarnation), "P4: version {version} is a zombie's");

@@ -1,0 +1,156 @@
+//! The facade's words that change history, or mend what tells of it: rewind, skip, forget, repair.
+
+use crate::error::Result;
+use crate::id::Step;
+use crate::lifecycle::repair::{self, RepairOptions, RepairReport};
+use crate::lifecycle::rewind::{self, RewindOptions, RewindReport};
+use crate::lifecycle::skip;
+use crate::name::Name;
+use crate::store::Store;
+
+impl Store {
+    /// Drops the newest steps: those before `step` stay, and `step` is the next one to be published. What a
+    /// run that went wrong has left is taken back so, at any step that is retained.
+    ///
+    /// - Every producer is set back to where it was right before that step came in, state and all, and has to
+    ///   be opened anew; publishing under an older incarnation is `Fenced`.
+    /// - Every run that is under way gets `Rewound` before its next batch. A position at or before the step
+    ///   is still good, a later one isn't.
+    /// - Checkpoints beyond the step are dropped, and a closed stream is open again.
+    ///
+    /// It can't be undone: [`Store::preview_rewind`] says first what it takes.
+    ///
+    /// After an `Io` error the outcome may be unknown: [`Info::generation`](crate::Info::generation) tells
+    /// whether it has taken effect. Repeated then, it would also drop what has been published since.
+    ///
+    /// # Errors
+    /// `Reclaimed` for a step below the floor. `Invalid` for one beyond the head; or when two or more groups
+    /// live, naming them, unless the options say that all of them are meant. `Rewound` when another rewind
+    /// came first: this one then hasn't changed anything. `Contended`, `Corrupt`, `Full`, `Io`.
+    ///
+    /// ```
+    /// use batchweave::{Counts, Options, RewindOptions, Step, Store};
+    /// # fn main() -> batchweave::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let root = directory.path().join("train");
+    /// let store = Store::open_or_create(&root, Options::new())?;
+    /// let mut producer = store.producer("tok-017")?;
+    /// for cursor in 1..=5 {
+    ///     let mut draft = producer.draft()?;
+    ///     draft.add_slice(&[cursor; 100], Counts::default())?;
+    ///     producer.publish(draft, [cursor])?.wait()?;
+    /// }
+    ///
+    /// let would = store.preview_rewind(Step::new(3), RewindOptions::new())?;
+    /// assert_eq!((would.parts, would.producers[0].sequence.get()), (2, 3));
+    /// store.rewind(Step::new(3), RewindOptions::new())?;
+    ///
+    /// let producer = store.producer("tok-017")?; // the old one is fenced
+    /// assert_eq!(producer.state(), [3]); // committed with step 2, the last that is kept
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rewind(&self, step: Step, options: RewindOptions) -> Result<RewindReport> {
+        rewind::rewind(self.log(), step, options)
+    }
+
+    /// What [`Store::rewind`] would drop now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Store::rewind`].
+    pub fn preview_rewind(&self, step: Step, options: RewindOptions) -> Result<RewindReport> {
+        rewind::preview(self.log(), step, options)
+    }
+
+    /// Passes over published steps, `last` among them: every run that begins from now on goes on after them,
+    /// the same on every rank. False if all of them were skipped already.
+    ///
+    /// Nothing is freed or renumbered, and no position becomes invalid: one within the range goes on after
+    /// it. Every run that is under way gets `Rewound` before its next batch.
+    ///
+    /// # Errors
+    /// `Reclaimed` when a step is below the floor; `Invalid` when one isn't published, there is none in the
+    /// range, or the reason is longer than 4096 bytes; `Rewound` when the store was rewound meanwhile;
+    /// `Contended`, `Full`, `Io`.
+    ///
+    /// ```
+    /// use batchweave::{Counts, Options, Share, Start, Step, Store};
+    /// # fn main() -> batchweave::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let root = directory.path().join("train");
+    /// let store = Store::open_or_create(&root, Options::new())?;
+    /// let mut producer = store.producer("tok-017")?;
+    /// for byte in 0..3 {
+    ///     let mut draft = producer.draft()?;
+    ///     draft.add_slice(&[byte; 100], Counts::default())?;
+    ///     producer.publish(draft, [])?.wait()?;
+    /// }
+    /// store.skip(Step::new(1), Step::new(1), "the loss explodes on it")?;
+    ///
+    /// let mut consumer = store.run(Start::Beginning)?.consumer(Share::WHOLE)?;
+    /// assert_eq!(consumer.next_batch()?.unwrap().step(), Step::new(0));
+    /// assert_eq!(consumer.next_batch()?.unwrap().step(), Step::new(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn skip(&self, first: Step, last: Step, reason: &str) -> Result<bool> {
+        skip::skip(self.log(), first, last, reason)
+    }
+
+    /// Drops the name of a producer that has finished, once nothing of it is retained. False if there is no
+    /// such name. Opened again, it begins anew, at sequence 0 and without a state.
+    ///
+    /// # Errors
+    /// `Invalid` when it hasn't finished, or its last part isn't below the floor; `Contended`, `Full`, `Io`.
+    ///
+    /// ```
+    /// use batchweave::{Options, Store};
+    /// # fn main() -> batchweave::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let root = directory.path().join("train");
+    /// let store = Store::open_or_create(&root, Options::new())?;
+    /// store.producer("tok-018")?.finish()?; // without a single part
+    /// assert!(store.forget("tok-018")?);
+    /// assert!(store.producers()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forget(&self, producer: &str) -> Result<bool> {
+        skip::forget(self.log(), &Name::new(producer)?)
+    }
+
+    /// Rebuilds every index that is missing or can't be read, from the log: with it, a store opens and reads
+    /// again. It may run while everybody goes on. A store without such an index is left as it is.
+    ///
+    /// A commit that is lost or damaged isn't mended; [`Store::verify`] names it.
+    ///
+    /// # Errors
+    /// `Full` or `Io` when an index can't be written, `Corrupt` without any mark. An index that can't be
+    /// rebuilt, since the log before it isn't whole, is in the report.
+    ///
+    /// ```
+    /// use batchweave::{Counts, Options, RepairOptions, Step, Store};
+    /// # fn main() -> batchweave::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let root = directory.path().join("train");
+    /// let store = Store::open_or_create(&root, Options::new().segment_size(16))?;
+    /// let mut producer = store.producer("tok-017")?;
+    /// for byte in 0..20 {
+    ///     let mut draft = producer.draft()?;
+    ///     draft.add_slice(&[byte; 100], Counts::default())?;
+    ///     producer.publish(draft, [])?.wait()?;
+    /// }
+    /// let index = root.join("index").join("000000000000");
+    /// let bytes = std::fs::read(&index)?;
+    /// std::fs::remove_file(&index)?;
+    ///
+    /// let report = Store::open(&root)?.repair(RepairOptions::new())?;
+    /// assert_eq!(report.rebuilt.len(), 1);
+    /// assert_eq!(std::fs::read(&index)?, bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn repair(&self, options: RepairOptions) -> Result<RepairReport> {
+        repair::repair(self.log(), options)
+    }
+}
