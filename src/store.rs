@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::consumer::{Batch, Reader};
+use crate::consumer::{Batch, Reader, Want};
 use crate::env::{Env, System};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Generation, Incarnation, Sequence, Step, StoreUuid, Version};
@@ -327,7 +327,7 @@ impl Store {
     pub fn batch(&self, step: Step) -> Result<Batch> {
         let generation = self.visible(step)?;
         let until = self.reader.log.patient_until();
-        self.reader.load(step, Share::WHOLE, generation, false, until)
+        self.reader.load(step, Share::WHOLE, generation, Want::Parts, until)
     }
 
     /// The whole global batches of a range of visible steps, in order.

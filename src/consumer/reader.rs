@@ -16,6 +16,7 @@ use super::commits::{Commits, OpenCommit};
 use super::load;
 use super::pool::Pool;
 use super::slice::Slice;
+use super::together::Desk;
 use super::waiting::Poller;
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
@@ -71,6 +72,15 @@ pub(super) struct Horizon {
     ends: Arc<[Step]>,
     /// When the log itself was looked at last.
     pub(super) looked: Duration,
+}
+
+/// What is read of a step when it is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Want<'d> {
+    /// Where its parts are: a slice is read when it is asked for.
+    Parts,
+    /// Its slices, all verified; with the help of whoever comes to the desk.
+    Slices(Option<&'d Desk>),
 }
 
 /// What the consumers of one handle share.
@@ -205,19 +215,19 @@ impl Reader {
         })
     }
 
-    /// One share of a visible step; its slices read and verified if `eager`. Outlasts errors that may pass,
-    /// at most `until` then.
+    /// One share of a visible step, as far as it is wanted. Outlasts errors that may pass, at most `until`
+    /// then.
     pub(crate) fn load(
         self: &Arc<Self>,
         step: Step,
         share: Share,
         generation: Generation,
-        eager: bool,
+        want: Want<'_>,
         until: Duration,
     ) -> Result<Batch> {
         self.outlast("reading a step", until, |again| {
             let looked = if again { self.look_at_once() } else { Ok(()) };
-            let loaded = looked.and_then(|()| self.load_step(step, share, generation, eager));
+            let loaded = looked.and_then(|()| self.load_step(step, share, generation, want));
             loaded.map_err(|error| error.step(step).at(&self.log.path))
         })
     }
@@ -227,7 +237,7 @@ impl Reader {
         step: Step,
         share: Share,
         generation: Generation,
-        eager: bool,
+        want: Want<'_>,
     ) -> Result<Batch> {
         let (parts, open) = self.parts_of(step)?;
         let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
@@ -239,8 +249,8 @@ impl Reader {
         let position = Position { store: self.log.identity.uuid, generation, step: step.next(), lineage };
         let reader = Arc::clone(self);
         let mut batch = Batch { reader, position, step, share, parts, range, loaded: None };
-        if eager {
-            batch.loaded = Some(self.load_slices(&batch, &open)?);
+        if let Want::Slices(desk) = want {
+            batch.loaded = Some(self.load_slices(&batch, &open, desk)?);
         }
         Ok(batch)
     }
@@ -277,7 +287,12 @@ impl Reader {
         Ok((parts, open))
     }
 
-    fn load_slices(&self, batch: &Batch, open: &[Arc<OpenCommit>]) -> Result<Vec<Slice>> {
+    fn load_slices(
+        &self,
+        batch: &Batch,
+        open: &[Arc<OpenCommit>],
+        desk: Option<&Desk>,
+    ) -> Result<Vec<Slice>> {
         let mut slices = Vec::new();
         for (number, part) in batch.parts.iter().enumerate() {
             let end = part.first_slice.saturating_add(part.descriptor.slices);
@@ -293,7 +308,7 @@ impl Reader {
                 None => self.commits.get(&self.log, &part.located, None),
             };
             let loaded = commit
-                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within))
+                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within, desk))
                 .map_err(|error| error.version(version).at(self.log.commit_path(version)))?;
             slices.extend(loaded);
         }
