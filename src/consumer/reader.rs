@@ -121,13 +121,22 @@ impl Reader {
     /// Looks at the log, unless another thread has just found `step`; outlasts errors that may pass, at most
     /// `until` then.
     pub(super) fn advance_for(&self, step: Step, until: Duration) -> Result<()> {
+        self.advance_with(step, Care::Waiting, until)
+    }
+
+    /// The same for who has slept until `step` is there: looks no further.
+    pub(super) fn advance_to(&self, step: Step, until: Duration) -> Result<()> {
+        self.advance_with(step, Care::Until(step), until)
+    }
+
+    fn advance_with(&self, step: Step, care: Care, until: Duration) -> Result<()> {
         self.log.outlast("looking for a step", until, |_| {
             let tail = self.log.tail.take();
             if tail.state.next_step() > step {
                 self.note(&tail);
                 return Ok(());
             }
-            self.advance(tail, Care::Waiting)
+            self.advance(tail, care)
         })
     }
 
