@@ -120,8 +120,12 @@ pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const POOL_BYTES_MAX: usize = 512 << 20;
 /// What copy mode reads at once on a local mount and then hashes: it stays in a core's second cache.
 pub const COPY_PIECE_BYTES: usize = 256 << 10;
-/// Slices that follow each other share one buffer up to this.
-pub const BUFFER_BYTES: u64 = 16 << 20;
+/// Slices that follow each other are read in runs of up to this, in copy mode into one buffer: small enough
+/// that two threads get equal shares of a step, large enough that sharing it out costs nothing.
+pub const RUN_BYTES: u64 = 1 << 20;
+/// What is read without asking first whether the file reaches that far: memory isn't taken for more on the
+/// word of a table alone.
+pub const READ_UNASKED_BYTES: u64 = 16 << 20;
 /// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list
 /// takes.
 pub const FINDINGS_MAX: usize = 10_000;

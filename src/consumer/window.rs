@@ -5,6 +5,7 @@
 //! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step
 //!   that it waited for; the thread then stays out of its way. While the consumer is away the thread waits
 //!   and reads for it.
+//! - A consumer that needs the step that the thread is reading helps it (see `together`).
 //! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
 //! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
 
@@ -16,7 +17,8 @@ use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::options::ConsumerOptions;
-use super::reader::{Horizon, Reader, View, bytes_of, same_history};
+use super::reader::{Horizon, Reader, View, Want, bytes_of, same_history};
+use super::together::Desk;
 use super::waiting::{Patience, Wait};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
@@ -58,6 +60,8 @@ struct Shared {
     view: View,
     share: Share,
     window: Mutex<Window>,
+    /// What the thread is reading, for the consumer to help.
+    desk: Desk,
     /// The thread looks again.
     work: Arc<dyn Signal>,
     /// The consumer looks again.
@@ -102,7 +106,8 @@ impl Consumer {
             poisoned: false,
         };
         let (work, ready) = (env.signal(), env.signal());
-        let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), work, ready });
+        let desk = Desk::new(&*env, Arc::clone(&ready));
+        let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), desk, work, ready });
         Self { shared, teller, options, position, started: false }
     }
 
@@ -288,13 +293,13 @@ impl Consumer {
     }
 
     fn load_here(&self, step: Step, until: Duration) -> Result<Batch> {
-        let batch = self.shared.load(step, until)?;
+        let batch = self.shared.load(step, None, until)?;
         // Between two attempts the log was looked at, which may have shown another history (P2).
         self.check_generation(&self.shared.reader.horizon())?;
         Ok(batch)
     }
 
-    /// Reads a visible step here and now, unless the thread is at it: then waits for that.
+    /// Reads a visible step here and now, unless the thread is at it: then helps it, and waits for the rest.
     fn claim_or_await(&self, step: Step, began: Option<Duration>) -> Result<Result<Batch>> {
         let until = self.shared.reader.until(began);
         loop {
@@ -319,7 +324,10 @@ impl Consumer {
                 }
                 return Ok(self.load_here(step, until));
             }
-            self.shared.ready.wait(seen, None);
+            // Reading some of it is better than only waiting for it.
+            if !self.shared.desk.help(&self.shared.reader) {
+                self.shared.ready.wait(seen, None);
+            }
         }
     }
 
@@ -378,8 +386,8 @@ impl<'c> IntoIterator for &'c mut Consumer {
 }
 
 impl Shared {
-    fn load(&self, step: Step, until: Duration) -> Result<Batch> {
-        self.reader.load(step, self.share, self.view.generation, true, until)
+    fn load(&self, step: Step, desk: Option<&Desk>, until: Duration) -> Result<Batch> {
+        self.reader.load(step, self.share, self.view.generation, Want::Slices(desk), until)
     }
 
     /// The step that is delivered after this one.
@@ -437,7 +445,7 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
         match next_task(shared, options) {
             Task::Stop => return,
             Task::Load(step) => {
-                let loaded = shared.load(step, shared.reader.log.patient_until());
+                let loaded = shared.load(step, Some(&shared.desk), shared.reader.log.patient_until());
                 deliver(shared, step, loaded);
                 (idle, lingered) = (Duration::ZERO, false);
             }

@@ -277,7 +277,8 @@ impl Storage for Posix {
         // The kernel counts in an i32: all of them.
         let woken = futex::wake(mapped(word)?.word(), futex::Flags::empty(), i32::MAX.unsigned_abs())?;
         // Whoever slept has nothing else to do, and the waker has. The kernel often queues the woken behind
-        // the waker on its own core: on a virtual machine always, since there an idle core counts as taken.
+        // the waker on its own core, and more often on a virtual machine, where an idle core may count as
+        // taken while its host has put it to sleep.
         if woken > 0 {
             std::thread::yield_now();
         }
