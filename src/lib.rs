@@ -136,9 +136,12 @@ pub use id::{
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
 pub use lifecycle::reclaimed::{DroppedCheckpoint, Freed, Holder, ReclaimOptions, Reclaimed};
+pub use lifecycle::repair::{RepairOptions, RepairReport, Repaired};
 pub use lifecycle::rewind::{RewindOptions, RewindReport, SetBack};
 pub use name::Name;
-pub use options::{CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings};
+pub use options::{
+    Bounds, CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings,
+};
 pub use position::Position;
 pub use producer::{Compression, Draft, Producer, PublishError, Published, SliceWriter, Ticket};
 pub use reclaim::Reclaimer;

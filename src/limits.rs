@@ -89,6 +89,23 @@ pub const WINDOW_BYTES_DEFAULT: u64 = 256 << 20;
 /// Indexes that a handle keeps open for readers behind the head.
 pub const INDEX_CACHE: usize = 4;
 
+/// A group's progress is told at most this often: it is for people and for producers that wait.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Room that only parts may not use, at least: what a stuck job is helped with are control records.
+pub const MARGIN_BYTES_MIN: u64 = 256 << 20;
+/// ... or this part of the disk, if that is more.
+pub const MARGIN_OF_DISK: u64 = 100;
+/// On a small disk it is at most this part of it, or nothing could be published there.
+pub const MARGIN_OF_SMALL_DISK: u64 = 8;
+/// Inodes that parts may not use; on a small disk likewise.
+pub const MARGIN_INODES: u64 = 4096;
+/// Small parts look for that room only each so many: it costs a call.
+pub const PARTS_PER_ROOM_CHECK: u32 = 16;
+/// What a part may have to be small.
+pub const SMALL_PART_BYTES: u64 = 1 << 20;
+/// Given up when a control record meets a full disk.
+pub const BALLAST_BYTES: usize = 1 << 20;
+
 /// Local waiting: at first and at most this long on the doorbell before the log is probed.
 pub const DOORBELL_WAIT_MIN: Duration = Duration::from_millis(50);
 /// See [`DOORBELL_WAIT_MIN`].
@@ -103,8 +120,12 @@ pub const NEXT_BATCH_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub const POOL_BYTES_MAX: usize = 512 << 20;
 /// What copy mode reads at once on a local mount and then hashes: it stays in a core's second cache.
 pub const COPY_PIECE_BYTES: usize = 256 << 10;
-/// Slices that follow each other share one buffer up to this.
-pub const BUFFER_BYTES: u64 = 16 << 20;
+/// Slices that follow each other are read in runs of up to this, in copy mode into one buffer: small enough
+/// that two threads get equal shares of a step, large enough that sharing it out costs nothing.
+pub const RUN_BYTES: u64 = 1 << 20;
+/// What is read without asking first whether the file reaches that far: memory isn't taken for more on the
+/// word of a table alone.
+pub const READ_UNASKED_BYTES: u64 = 16 << 20;
 /// Faults that a verification lists: enough to see what happened to a store, and a bound on what the list
 /// takes.
 pub const FINDINGS_MAX: usize = 10_000;

@@ -1,7 +1,8 @@
-//! The facade's words that change history: rewind, skip, forget.
+//! The facade's words that change history, or mend what tells of it: rewind, skip, forget, repair.
 
 use crate::error::Result;
 use crate::id::Step;
+use crate::lifecycle::repair::{self, RepairOptions, RepairReport};
 use crate::lifecycle::rewind::{self, RewindOptions, RewindReport};
 use crate::lifecycle::skip;
 use crate::name::Name;
@@ -116,5 +117,40 @@ impl Store {
     /// ```
     pub fn forget(&self, producer: &str) -> Result<bool> {
         skip::forget(self.log(), &Name::new(producer)?)
+    }
+
+    /// Rebuilds every index that is missing or can't be read, from the log: with it, a store opens and reads
+    /// again. It may run while everybody goes on. A store without such an index is left as it is.
+    ///
+    /// A commit that is lost or damaged isn't mended; [`Store::verify`] names it.
+    ///
+    /// # Errors
+    /// `Full` or `Io` when an index can't be written, `Corrupt` without any mark. An index that can't be
+    /// rebuilt, since the log before it isn't whole, is in the report.
+    ///
+    /// ```
+    /// use batchweave::{Counts, Options, RepairOptions, Step, Store};
+    /// # fn main() -> batchweave::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let root = directory.path().join("train");
+    /// let store = Store::open_or_create(&root, Options::new().segment_size(16))?;
+    /// let mut producer = store.producer("tok-017")?;
+    /// for byte in 0..20 {
+    ///     let mut draft = producer.draft()?;
+    ///     draft.add_slice(&[byte; 100], Counts::default())?;
+    ///     producer.publish(draft, [])?.wait()?;
+    /// }
+    /// let index = root.join("index").join("000000000000");
+    /// let bytes = std::fs::read(&index)?;
+    /// std::fs::remove_file(&index)?;
+    ///
+    /// let report = Store::open(&root)?.repair(RepairOptions::new())?;
+    /// assert_eq!(report.rebuilt.len(), 1);
+    /// assert_eq!(std::fs::read(&index)?, bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn repair(&self, options: RepairOptions) -> Result<RepairReport> {
+        repair::repair(self.log(), options)
     }
 }

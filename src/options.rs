@@ -235,6 +235,57 @@ impl CheckpointOptions {
     }
 }
 
+/// What a producer waits for before it publishes, so that a disk isn't filled faster than it is read; see
+/// [`Producer::set_bounds`](crate::Producer::set_bounds).
+///
+/// They are judged between steps, as of what is known then: a step once begun may always be completed, every
+/// bound admits one step, and producers that publish at once may each go over by one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// At most this many bytes of parts above the floor; none by default.
+    pub retained_bytes: Option<u64>,
+    /// At most this many published steps that the slowest live group hasn't delivered yet; none by default.
+    /// Groups tell of their progress once a second; one that doesn't isn't waited for.
+    pub lead_steps: Option<u64>,
+    /// How long to wait before that is a `Timeout` (default 30 min).
+    pub timeout: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { retained_bytes: None, lead_steps: None, timeout: limits::NEXT_BATCH_TIMEOUT }
+    }
+}
+
+impl Bounds {
+    /// No bounds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`Bounds::retained_bytes`].
+    #[must_use]
+    pub fn retained_bytes(mut self, bytes: u64) -> Self {
+        self.retained_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets [`Bounds::lead_steps`].
+    #[must_use]
+    pub fn lead_steps(mut self, steps: u64) -> Self {
+        self.lead_steps = Some(steps);
+        self
+    }
+
+    /// Sets [`Bounds::timeout`].
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
 /// Choices of one handle; they change nothing on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

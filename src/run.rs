@@ -10,6 +10,7 @@ use crate::id::{Incarnation, Step, Version};
 use crate::lifecycle::group::{self, Speaker};
 use crate::log::Log;
 use crate::log::groups::Kept;
+use crate::log::progress::Teller;
 use crate::log::tail::Tail;
 use crate::name::Name;
 use crate::options::CheckpointOptions;
@@ -89,6 +90,8 @@ pub struct Run {
     position: Position,
     /// The group that it belongs to, and as which incarnation.
     group: Option<(Name, Incarnation)>,
+    /// Tells how far the group has come: only the handle that opened it does.
+    teller: Option<Arc<Teller>>,
 }
 
 impl Run {
@@ -98,7 +101,7 @@ impl Run {
             let tail = reader.log.current_at_once()?;
             Self::view(&reader.log, &tail, start)
         })?;
-        Ok(Self { reader, view, position, group: None })
+        Ok(Self { reader, view, position, group: None, teller: None })
     }
 
     /// Opens a group's name and begins its run.
@@ -111,7 +114,8 @@ impl Run {
         // As of the Group record: nothing that came before it is missed, nothing after it is seen.
         let (view, position) = Self::view(&log, &tail, start)?;
         drop(tail);
-        Ok(Self { reader, view, position, group: Some((name.clone(), incarnation)) })
+        let teller = Some(Arc::new(Teller::new(log, name.clone(), incarnation)));
+        Ok(Self { reader, view, position, group: Some((name.clone(), incarnation)), teller })
     }
 
     /// The run of a snapshot.
@@ -119,7 +123,7 @@ impl Run {
         let log = &reader.log;
         let Snapshot { position, view, group, tail } = snapshot::decode(bytes, log.parts_per_step())?;
         log.adopt(tail)?;
-        Ok(Self { reader, view, position, group })
+        Ok(Self { reader, view, position, group, teller: None })
     }
 
     /// The view of a tail, and where a run from it starts.
@@ -249,6 +253,13 @@ impl Run {
                 "the count of shares doesn't divide the store's divisor: each step is judged by itself";
             tracing::warn!(%share, divisor, what);
         }
-        Ok(Consumer::new(Arc::clone(&self.reader), self.view.clone(), self.position, share, options))
+        if let Some(before) = self.teller.as_ref().and_then(|teller| teller.shares_before())
+            && before != share.count()
+        {
+            // It is allowed, and never guessed: each step is cut into other shares than before (P2).
+            tracing::warn!(%share, before, "the group is read by another count of shares than before");
+        }
+        let (reader, view, teller) = (Arc::clone(&self.reader), self.view.clone(), self.teller.clone());
+        Ok(Consumer::new(reader, view, self.position, share, options, teller))
     }
 }

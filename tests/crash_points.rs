@@ -12,7 +12,13 @@
 //! log" and "no batch is in the log twice" are [`Script::check_left`]'s prefix test, for crashes; for
 //! sleepers see tests/protocol.rs.
 
-#[expect(dead_code, reason = "what needs no settings isn't needed here")]
+#[path = "support/groups.rs"]
+mod groups;
+#[path = "crash_points/history.rs"]
+mod history;
+#[path = "crash_points/reclaim.rs"]
+mod reclaim;
+#[expect(dead_code, reason = "what needs no waiting isn't needed here")]
 mod support;
 
 use std::sync::Arc;

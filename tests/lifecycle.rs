@@ -5,6 +5,8 @@
 mod groups;
 #[path = "lifecycle/joining.rs"]
 mod joining;
+#[path = "lifecycle/room.rs"]
+mod room;
 #[path = "lifecycle/stops.rs"]
 mod stops;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]

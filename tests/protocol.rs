@@ -9,8 +9,16 @@
 //! - "No batch is in the log twice": the same, and [`same_sequence_with_other_bytes_is_fenced`].
 //! - With stale directory handles: [`a_sleeper_in_a_removed_directory_lands_at_the_head`].
 
+#[path = "protocol/asleep.rs"]
+mod asleep;
+#[path = "support/groups.rs"]
+mod groups;
 #[path = "protocol/history.rs"]
 mod history;
+#[path = "protocol/reclaim.rs"]
+mod reclaim;
+#[path = "protocol/runs.rs"]
+mod runs;
 mod support;
 
 use std::path::Path;

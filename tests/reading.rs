@@ -9,6 +9,8 @@
 
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]
 mod support;
+#[path = "reading/together.rs"]
+mod together;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,10 +4,13 @@
 //! - [`staged`]: a finished file in stage/, which nobody sees.
 //! - [`publish`]: one version name for it, and what an error means (R2).
 //! - [`boundary`]: what has to be durable before a segment's first version (R4).
+//! - [`bounds`], [`ballast`]: whether there is room for it.
 //! - [`retention`]: which checkpoints of a group are dropped.
 //! - [`writer`]: catch up, link head+1, lost? read the winner, again; sync; marks; acknowledge (R3, R5, R6).
 
+pub mod ballast;
 pub mod boundary;
+pub mod bounds;
 pub mod failure;
 pub mod publish;
 pub mod retention;

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use super::ballast;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::{Draft, Sealed, seal};
 use crate::format::names;
@@ -110,7 +111,13 @@ pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, control: Control) -> R
         let what = format!("a commit has {} bytes, its header would say {}", bytes.len(), sealed.length);
         return Err(Error::new(ErrorKind::Invalid, what).at(&log.path));
     }
-    stage_bytes(log, stage, &name, &bytes)?;
+    match stage_bytes(log, stage, &name, &bytes) {
+        // Its room is for this: without a control record nobody could make any.
+        Err(error) if error.kind() == ErrorKind::Full && ballast::give_up(log) => {
+            stage_bytes(log, stage, &name, &bytes)?;
+        }
+        staged => staged?,
+    }
     Ok(Staged { name, commit })
 }
 

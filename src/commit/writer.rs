@@ -11,7 +11,7 @@ use std::io;
 use super::failure::Failure;
 use super::publish::{self, Put};
 use super::staged::{self, Control, Staged};
-use super::{boundary, staged::discard};
+use super::{ballast, boundary, staged::discard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::record::Record;
@@ -337,7 +337,10 @@ pub fn append_made(
             staged => staged?,
         };
         match append(log, tail, &stage, &staged, |state| settled(state, &staged)) {
-            Ok(appended) => return Ok(Some(appended.version)),
+            Ok(appended) => {
+                ballast::renew(log);
+                return Ok(Some(appended.version));
+            }
             Err(Failure::Never(error) | Failure::Not(error)) => {
                 discard(log, &stage, &staged.name);
                 if error.kind() != ErrorKind::Contended {

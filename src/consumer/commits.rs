@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{BUFFER_BYTES, COMMIT_CACHE, WHOLE_COMMIT_BYTES};
+use crate::limits::{COMMIT_CACHE, READ_UNASKED_BYTES, WHOLE_COMMIT_BYTES};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
 use crate::name::Name;
@@ -67,7 +67,7 @@ impl OpenCommit {
     /// Before memory is taken for much that is to be read: does the file reach that far?
     pub(super) fn check_reach(&self, log: &Log, offset: u64, length: u64) -> Result<()> {
         let Body::File(file) = &self.body else { return Ok(()) };
-        if length <= BUFFER_BYTES {
+        if length <= READ_UNASKED_BYTES {
             return Ok(());
         }
         let size =

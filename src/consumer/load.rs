@@ -3,7 +3,7 @@
 //! - Nothing is handed out before its checksum was right: block by block, hashed while it is in the cache.
 //! - Only what is asked for is read: a reader's own entries, and for a range the blocks that it touches. So
 //!   one slice of 8 and one of 65,536 cost the same.
-//! - In copy mode slices that follow each other share a pooled buffer.
+//! - Slices that follow each other are read in runs; in copy mode a run shares a pooled buffer.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use super::Reader;
 use super::commits::{Body, OpenCommit, faulted, of_mapping};
 use super::pool::Buffer;
 use super::slice::Slice;
+use super::together::Desk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum::{self, Running};
 use crate::format::codec::{self, Codec};
 use crate::format::part::{PartDescriptor, SliceEntry, listed_checksum};
 use crate::id::Checksum;
-use crate::limits::{BUFFER_BYTES, CHECKSUM_BLOCK_BYTES, COPY_PIECE_BYTES, SLICE_ENTRY_BYTES};
+use crate::limits::{CHECKSUM_BLOCK_BYTES, COPY_PIECE_BYTES, RUN_BYTES, SLICE_ENTRY_BYTES};
 use crate::log::Log;
 use crate::storage::Mapping;
 
@@ -67,46 +68,64 @@ fn entries(
     (range.start..).zip(all).map(|(within, bytes)| SliceEntry::decode(within, bytes, part.table)).collect()
 }
 
-/// Slices `range` of a part, all verified.
+/// Slices `range` of a part, all verified; large ones with others' help, if there is a desk.
 pub(super) fn slices(
     reader: &Reader,
-    commit: &OpenCommit,
+    commit: &Arc<OpenCommit>,
     part: &PartDescriptor,
     range: Range<u64>,
+    desk: Option<&Desk>,
 ) -> Result<Vec<Slice>> {
-    let log = &reader.log;
-    let entries = entries(log, commit, part, range)?;
+    let entries = entries(&reader.log, commit, part, range)?;
+    let cut = cut(&entries);
+    if let (Some(desk), 2..) = (desk, cut.len()) {
+        return desk.read(reader, commit, part, entries, cut);
+    }
     let mut slices = Vec::with_capacity(entries.len());
-    match &commit.body {
-        Body::Mapped(mapping) => {
-            if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
-                let end = last.end().unwrap_or(u64::MAX).saturating_add(part.place);
-                faulted(log, mapping, first.offset.saturating_add(part.place)..end)?;
-            }
-            for entry in &entries {
-                slices.push(mapped_slice(mapping, part, entry)?);
-            }
-        }
-        Body::File(_) => {
-            let mut rest = entries.as_slice();
-            while !rest.is_empty() {
-                let (together, after) = rest.split_at(batch_length(rest));
-                copy_together(reader, commit, part, together, &mut slices)?;
-                rest = after;
-            }
-        }
+    for entries in cut.into_iter().filter_map(|run| entries.get(run)) {
+        run(reader, commit, part, entries, &mut slices)?;
     }
     Ok(slices)
 }
 
-/// How many of these entries go into one buffer: at least one.
-fn batch_length(entries: &[SliceEntry]) -> usize {
-    let mut bytes = 0u64;
-    let fits = entries.iter().take_while(|entry| {
-        bytes = bytes.saturating_add(entry.stored);
-        bytes <= BUFFER_BYTES
-    });
-    fits.count().max(1)
+/// Which of these entries are read together: each run at least one.
+fn cut(entries: &[SliceEntry]) -> Vec<Range<usize>> {
+    let mut cut = Vec::new();
+    let (mut start, mut bytes) = (0, 0u64);
+    for (number, entry) in entries.iter().enumerate() {
+        let longer = bytes.saturating_add(entry.stored);
+        if longer > RUN_BYTES && start < number {
+            cut.push(start..number);
+            (start, bytes) = (number, entry.stored);
+        } else {
+            bytes = longer;
+        }
+    }
+    if start < entries.len() {
+        cut.push(start..entries.len());
+    }
+    cut
+}
+
+/// Slices that follow each other, all verified.
+pub(super) fn run(
+    reader: &Reader,
+    commit: &OpenCommit,
+    part: &PartDescriptor,
+    entries: &[SliceEntry],
+    slices: &mut Vec<Slice>,
+) -> Result<()> {
+    let Body::Mapped(mapping) = &commit.body else {
+        return copy_together(reader, commit, part, entries, slices);
+    };
+    if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
+        let end = last.end().unwrap_or(u64::MAX).saturating_add(part.place);
+        faulted(&reader.log, mapping, first.offset.saturating_add(part.place)..end)?;
+    }
+    for entry in entries {
+        slices.push(mapped_slice(mapping, part, entry)?);
+    }
+    Ok(())
 }
 
 /// One slice of a part, verified.

@@ -13,12 +13,13 @@ mod options;
 mod pool;
 mod reader;
 mod slice;
+mod together;
 mod waiting;
 mod window;
 
 pub use batch::Batch;
 pub use options::ConsumerOptions;
 pub(crate) use pool::Pool;
-pub(crate) use reader::{Reader, View};
+pub(crate) use reader::{Reader, View, Want};
 pub use slice::{Location, Slice};
 pub use window::{Batches, Consumer, Next};

@@ -16,6 +16,7 @@ use super::commits::{Commits, OpenCommit};
 use super::load;
 use super::pool::Pool;
 use super::slice::Slice;
+use super::together::Desk;
 use super::waiting::Poller;
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
@@ -73,6 +74,15 @@ pub(super) struct Horizon {
     pub(super) looked: Duration,
 }
 
+/// What is read of a step when it is loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Want<'d> {
+    /// Where its parts are: a slice is read when it is asked for.
+    Parts,
+    /// Its slices, all verified; with the help of whoever comes to the desk.
+    Slices(Option<&'d Desk>),
+}
+
 /// What the consumers of one handle share.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -111,13 +121,22 @@ impl Reader {
     /// Looks at the log, unless another thread has just found `step`; outlasts errors that may pass, at most
     /// `until` then.
     pub(super) fn advance_for(&self, step: Step, until: Duration) -> Result<()> {
+        self.advance_with(step, Care::Waiting, until)
+    }
+
+    /// The same for who has slept until `step` is there: looks no further.
+    pub(super) fn advance_to(&self, step: Step, until: Duration) -> Result<()> {
+        self.advance_with(step, Care::Until(step), until)
+    }
+
+    fn advance_with(&self, step: Step, care: Care, until: Duration) -> Result<()> {
         self.log.outlast("looking for a step", until, |_| {
             let tail = self.log.tail.take();
             if tail.state.next_step() > step {
                 self.note(&tail);
                 return Ok(());
             }
-            self.advance(tail, Care::Waiting)
+            self.advance(tail, care)
         })
     }
 
@@ -218,19 +237,19 @@ impl Reader {
         })
     }
 
-    /// One share of a visible step; its slices read and verified if `eager`. Outlasts errors that may pass,
-    /// at most `until` then.
+    /// One share of a visible step, as far as it is wanted. Outlasts errors that may pass, at most `until`
+    /// then.
     pub(crate) fn load(
         self: &Arc<Self>,
         step: Step,
         share: Share,
         generation: Generation,
-        eager: bool,
+        want: Want<'_>,
         until: Duration,
     ) -> Result<Batch> {
         self.outlast("reading a step", until, |again| {
             let looked = if again { self.look_at_once() } else { Ok(()) };
-            let loaded = looked.and_then(|()| self.load_step(step, share, generation, eager));
+            let loaded = looked.and_then(|()| self.load_step(step, share, generation, want));
             let loaded = loaded.map_err(|error| self.explain(error, step, generation));
             loaded.map_err(|error| error.step(step).at(&self.log.path))
         })
@@ -262,7 +281,7 @@ impl Reader {
         step: Step,
         share: Share,
         generation: Generation,
-        eager: bool,
+        want: Want<'_>,
     ) -> Result<Batch> {
         let (parts, open) = self.parts_of(step, generation)?;
         let total = parts.last().map_or(0, |part| part.first_slice.saturating_add(part.descriptor.slices));
@@ -274,8 +293,8 @@ impl Reader {
         let position = Position { store: self.log.identity.uuid, generation, step: step.next(), lineage };
         let reader = Arc::clone(self);
         let mut batch = Batch { reader, position, step, share, parts, range, loaded: None };
-        if eager {
-            batch.loaded = Some(self.load_slices(&batch, &open)?);
+        if let Want::Slices(desk) = want {
+            batch.loaded = Some(self.load_slices(&batch, &open, desk)?);
         }
         Ok(batch)
     }
@@ -315,7 +334,12 @@ impl Reader {
         Ok((parts, open))
     }
 
-    fn load_slices(&self, batch: &Batch, open: &[Arc<OpenCommit>]) -> Result<Vec<Slice>> {
+    fn load_slices(
+        &self,
+        batch: &Batch,
+        open: &[Arc<OpenCommit>],
+        desk: Option<&Desk>,
+    ) -> Result<Vec<Slice>> {
         let mut slices = Vec::new();
         for (number, part) in batch.parts.iter().enumerate() {
             let end = part.first_slice.saturating_add(part.descriptor.slices);
@@ -331,7 +355,7 @@ impl Reader {
                 None => self.commits.get(&self.log, &part.located, None),
             };
             let loaded = commit
-                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within))
+                .and_then(|commit| load::slices(self, &commit, &part.descriptor, within, desk))
                 .map_err(|error| error.version(version).at(self.log.commit_path(version)))?;
             slices.extend(loaded);
         }

@@ -97,14 +97,14 @@ impl Reader {
         let pause = if is_planted(Bug::WaitUnbounded) { Duration::from_secs(u32::MAX.into()) } else { pause };
         if said == saying(known) {
             self.sleep_on_doorbell(said, pause);
-            return self.advance_for(step, wait.until);
+            return self.advance_to(step, wait.until);
         }
         // It says something else than what is known here: more, or an old ring. Look, and if there is
         // nothing, sleep on that very value.
         self.advance_for(step, wait.until)?;
         if self.horizon().next_version == known {
             self.sleep_on_doorbell(said, pause);
-            return self.advance_for(step, wait.until);
+            return self.advance_to(step, wait.until);
         }
         Ok(())
     }

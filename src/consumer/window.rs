@@ -5,6 +5,7 @@
 //! - A consumer that waits gets a new step at first hand: it waits on the log itself, and reads the step
 //!   that it waited for; the thread then stays out of its way. While the consumer is away the thread waits
 //!   and reads for it.
+//! - A consumer that needs the step that the thread is reading helps it (see `together`).
 //! - A step that can't be had is an error at its turn, each time it is asked for; the position doesn't move.
 //! - A panic in the thread poisons the consumer, so that nobody waits for the dead.
 
@@ -16,13 +17,15 @@ use parking_lot::Mutex;
 
 use super::batch::Batch;
 use super::options::ConsumerOptions;
-use super::reader::{Horizon, Reader, View, bytes_of, same_history};
+use super::reader::{Horizon, Reader, View, Want, bytes_of, same_history};
+use super::together::Desk;
 use super::waiting::{Patience, Wait};
 use crate::env::Signal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Step;
 use crate::limits::{DOORBELL_WAIT_MAX, HISTORY_AGE_MAX, HUNGRY_LOOK, PREFETCH_LINGER};
 use crate::log::patience::{AT_ONCE, may_pass};
+use crate::log::progress::Teller;
 use crate::planted::{Bug, is_planted};
 use crate::position::Position;
 use crate::share::Share;
@@ -43,6 +46,8 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Consumer {
     shared: Arc<Shared>,
+    /// Tells how far its group has come, if this is the handle that opened it.
+    teller: Option<Arc<Teller>>,
     options: ConsumerOptions,
     position: Position,
     started: bool,
@@ -55,6 +60,8 @@ struct Shared {
     view: View,
     share: Share,
     window: Mutex<Window>,
+    /// What the thread is reading, for the consumer to help.
+    desk: Desk,
     /// The thread looks again.
     work: Arc<dyn Signal>,
     /// The consumer looks again.
@@ -86,6 +93,7 @@ impl Consumer {
         position: Position,
         share: Share,
         options: ConsumerOptions,
+        teller: Option<Arc<Teller>>,
     ) -> Self {
         let env = Arc::clone(&reader.log.env);
         let window = Window {
@@ -98,8 +106,9 @@ impl Consumer {
             poisoned: false,
         };
         let (work, ready) = (env.signal(), env.signal());
-        let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), work, ready });
-        Self { shared, options, position, started: false }
+        let desk = Desk::new(&*env, Arc::clone(&ready));
+        let shared = Arc::new(Shared { reader, view, share, window: Mutex::new(window), desk, work, ready });
+        Self { shared, teller, options, position, started: false }
     }
 
     /// The position of the next step to be delivered: what has been delivered, never what is read ahead.
@@ -110,6 +119,12 @@ impl Consumer {
     /// The step that is delivered next: what the view passes over isn't.
     fn due(&self) -> Step {
         self.shared.view.past(self.position.step)
+    }
+
+    fn tell(&self, hungry: bool) {
+        if let Some(teller) = &self.teller {
+            teller.tell(self.due(), self.shared.share.count(), hungry);
+        }
     }
 
     /// The share that it reads.
@@ -157,6 +172,7 @@ impl Consumer {
                 return Err(self.about(Error::new(ErrorKind::Timeout, what)));
             }
             patience.speak(&shared.reader, self.due(), waited);
+            self.tell(true);
             let until = shared.reader.until(Some(began));
             let grown = shared.reader.await_growth(self.due(), &Wait { waited, at_most: left, until });
             grown.map_err(|error| self.about(error))?;
@@ -211,6 +227,7 @@ impl Consumer {
             Ok(mut batch) => {
                 debug_assert_eq!(batch.step, step, "steps are delivered one after another");
                 self.position = batch.position;
+                self.tell(false);
                 if is_planted(Bug::PositionReadAhead)
                     && let Some((_, Ok(ahead))) = self.shared.window.lock().ready.back()
                 {
@@ -276,13 +293,13 @@ impl Consumer {
     }
 
     fn load_here(&self, step: Step, until: Duration) -> Result<Batch> {
-        let batch = self.shared.load(step, until)?;
+        let batch = self.shared.load(step, None, until)?;
         // Between two attempts the log was looked at, which may have shown another history (P2).
         self.check_generation(&self.shared.reader.horizon())?;
         Ok(batch)
     }
 
-    /// Reads a visible step here and now, unless the thread is at it: then waits for that.
+    /// Reads a visible step here and now, unless the thread is at it: then helps it, and waits for the rest.
     fn claim_or_await(&self, step: Step, began: Option<Duration>) -> Result<Result<Batch>> {
         let until = self.shared.reader.until(began);
         loop {
@@ -307,7 +324,10 @@ impl Consumer {
                 }
                 return Ok(self.load_here(step, until));
             }
-            self.shared.ready.wait(seen, None);
+            // Reading some of it is better than only waiting for it.
+            if !self.shared.desk.help(&self.shared.reader) {
+                self.shared.ready.wait(seen, None);
+            }
         }
     }
 
@@ -366,8 +386,8 @@ impl<'c> IntoIterator for &'c mut Consumer {
 }
 
 impl Shared {
-    fn load(&self, step: Step, until: Duration) -> Result<Batch> {
-        self.reader.load(step, self.share, self.view.generation, true, until)
+    fn load(&self, step: Step, desk: Option<&Desk>, until: Duration) -> Result<Batch> {
+        self.reader.load(step, self.share, self.view.generation, Want::Slices(desk), until)
     }
 
     /// The step that is delivered after this one.
@@ -425,7 +445,7 @@ fn prefetch(shared: &Arc<Shared>, options: &ConsumerOptions) {
         match next_task(shared, options) {
             Task::Stop => return,
             Task::Load(step) => {
-                let loaded = shared.load(step, shared.reader.log.patient_until());
+                let loaded = shared.load(step, Some(&shared.desk), shared.reader.log.patient_until());
                 deliver(shared, step, loaded);
                 (idle, lingered) = (Duration::ZERO, false);
             }

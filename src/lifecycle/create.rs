@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::commit::ballast;
 use crate::commit::publish::refused_or;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -153,6 +154,7 @@ fn furnish(storage: &dyn Storage, root: &Dir, class: MountClass, synced: bool) -
     if class == MountClass::Local {
         make_file(storage, root, names::HEAD, &[0; DOORBELL_BYTES as usize])?;
     }
+    ballast::make(storage, root)?;
     if synced {
         [&log, &marks, root].into_iter().try_for_each(|dir| storage.sync_dir(dir))?;
     }

@@ -1,5 +1,5 @@
-//! The life of a store around its data: creation, what an operator says of the stream, its history and its
-//! producers, and the freeing of what nobody needs.
+//! The life of a store around its data: creation and repair, groups and checkpoints, what an operator says of
+//! the stream, its history and its producers, and the freeing of what nobody needs.
 
 pub(crate) mod create;
 mod dead;
@@ -9,6 +9,7 @@ mod litter;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimed;
 mod remove;
+pub(crate) mod repair;
 pub(crate) mod rewind;
 pub(crate) mod skip;
 pub(crate) mod stream;

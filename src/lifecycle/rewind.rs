@@ -98,9 +98,9 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     // begins again meanwhile makes another record of it.
     let described = RefCell::new(Vec::new());
     let make = |tail: &mut Tail| {
-        check(log, tail, step, options)?;
         check_history(log, &tail.state, began, step)?;
         described.replace(finished(&tail.state));
+        check(log, tail, step, options)?;
         tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
     };
     // What it drops is what the log has right before it: as of the last time that it was found not to be in.

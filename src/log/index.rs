@@ -159,6 +159,18 @@ impl Index {
         Ok(state)
     }
 
+    /// Reads and verifies all of it.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported` or `Io`.
+    pub fn check(&self, parts_per_step: u32) -> Result<()> {
+        for section in Section::ALL {
+            self.section(section)?;
+        }
+        self.state(parts_per_step)?;
+        self.producer_states().map(drop)
+    }
+
     /// Every producer's last state by name.
     ///
     /// # Errors

@@ -89,14 +89,18 @@ impl Log {
                 return found(&index, part);
             }
         }
-        Err(match missing {
-            None => Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path),
-            Some(segment) => {
-                let name = crate::format::names::segment(segment);
-                let what = "an index is missing, likely purged";
-                Error::new(ErrorKind::Corrupt, what).at(self.path_of([crate::format::names::INDEX, &name]))
-            }
-        })
+        let Some(segment) = missing else {
+            return Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path));
+        };
+        // Or it was reclaimed since the log was looked at.
+        if let Ok(now) = Tail::load(self)
+            && step < now.state.floor
+        {
+            return Err(self.reclaimed(step, &now));
+        }
+        let name = crate::format::names::segment(segment);
+        let what = "an index is missing, likely purged";
+        Err(Error::new(ErrorKind::Corrupt, what).at(self.path_of([crate::format::names::INDEX, &name])))
     }
 
     /// The lineage of a step: record checksum of the commit that holds the last part of the step before; zero

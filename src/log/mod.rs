@@ -24,7 +24,9 @@ pub mod marks;
 pub mod open;
 pub mod past;
 pub mod patience;
+pub mod progress;
 pub mod read;
+pub mod rebuild;
 mod restore;
 pub mod snapshot;
 pub mod state;
@@ -83,6 +85,8 @@ pub struct Log {
     segment_dir: Mutex<Option<(Segment, Dir)>>,
     /// Whether STORE and the root were made durable through this handle.
     secured: AtomicBool,
+    /// The ballast was given up through this handle, so it makes it anew.
+    pub ballast_given: AtomicBool,
     /// Who this process is, for the people's fields.
     people: People,
 }

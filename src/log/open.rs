@@ -131,6 +131,7 @@ fn open(
         doorbell,
         segment_dir: parking_lot::Mutex::new(None),
         secured: AtomicBool::new(false),
+        ballast_given: AtomicBool::new(false),
         people: people(&*env),
         held: parking_lot::Mutex::new(Held { root, log }),
         held_is_old: AtomicBool::new(false),

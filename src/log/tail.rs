@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::Seen;
 use crate::format::names;
 use crate::format::record::Record;
-use crate::id::{Segment, Version};
+use crate::id::{Segment, Step, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File};
@@ -36,6 +36,9 @@ pub enum Care {
     /// By who waits and looks again soon: a doorbell that says just this spares a look, and that nothing is
     /// there is trusted up to 8 times before the marks are asked (R7).
     Waiting,
+    /// By who has slept until this step is there: as `Waiting`, and no further than to it. What has come
+    /// with it is found by the next look.
+    Until(Step),
     /// By who replays in order to write: looks to the end; the marks are asked again after the link (R6).
     Writing,
     /// By who gives an answer: looks to the end, and asks the marks also when nothing is there.
@@ -258,8 +261,7 @@ impl Tail {
                     }
                     self.opened = Some((version, file, *found));
                     run = run.saturating_add(1);
-                    let said = if care == Care::Waiting { log.doorbell.load() } else { None };
-                    if said == Some(doorbell::saying(version.next())) {
+                    if self.is_enough(log, care) {
                         break;
                     }
                 }
@@ -281,6 +283,17 @@ impl Tail {
             return Err(Error::new(ErrorKind::Corrupt, what).version(next).at(log.commit_path(next)));
         }
         Ok(Some(()))
+    }
+
+    /// Whether a look that has just replayed a commit needn't try for another one.
+    fn is_enough(&self, log: &Log, care: Care) -> bool {
+        match care {
+            Care::Until(step) if self.state.next_step() > step => true,
+            Care::Waiting | Care::Until(_) => {
+                log.doorbell.load() == Some(doorbell::saying(self.state.next_version))
+            }
+            Care::Writing | Care::Answering => false,
+        }
     }
 
     /// R7: whether what was read before `end`, or found absent there, can't be trusted.
@@ -360,7 +373,8 @@ impl Tail {
         self.before_is_old = true;
     }
 
-    fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
+    /// R10: what a commit has seen is what was replayed here.
+    pub(super) fn check_seen(&self, seen: Option<Seen>, version: Version) -> Result<()> {
         let Some(seen) = seen else { return Ok(()) };
         let wrong = |what: String| Error::new(ErrorKind::Corrupt, what).version(version);
         if seen.version >= version {

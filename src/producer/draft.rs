@@ -105,6 +105,20 @@ impl Draft {
         })
     }
 
+    /// How many bytes the part takes, with this metadata and so much state.
+    pub(super) fn bytes(&self, state: &[u8]) -> u64 {
+        let mut part = self.part;
+        if self.finished.is_none() {
+            let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            part.metadata.length = length(&self.metadata);
+            part.state.length = length(state);
+            if !self.attached {
+                part.table = self.relative_end().next_multiple_of(SLICE_ENTRY_BYTES);
+            }
+        }
+        part.layout().map_or(0, |layout| layout.end.saturating_sub(part.place))
+    }
+
     /// How many slices are finished.
     pub fn slices(&self) -> u64 {
         self.part.slices

@@ -7,6 +7,7 @@
 
 mod draft;
 mod order;
+mod room;
 mod sink;
 mod ticket;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use draft::Finished;
 pub use draft::{Compression, Draft, SliceWriter};
 use order::Order;
+use room::Room;
 pub use ticket::{PublishError, Published, Ticket};
 
 use crate::commit::failure::Failure;
@@ -62,6 +64,7 @@ pub struct Producer {
     attempt: AttemptCost,
     /// Another's commit came before the last one of this producer.
     contended: bool,
+    room: Room,
     /// The write buffer of the last draft, to be used again.
     spare: Vec<u8>,
 }
@@ -114,6 +117,7 @@ impl Producer {
             poisoned: false,
             attempt: AttemptCost::default(),
             contended: true,
+            room: Room::default(),
             spare: Vec::new(),
         })
     }
@@ -170,19 +174,24 @@ impl Producer {
 
     /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.
     ///
-    /// Drafts are published in the order they were opened. The part is committed, and on a synced store
+    /// It waits while a bound of [`Producer::set_bounds`] is met. Drafts are published in the order they were
+    /// opened. The part is committed, and on a synced store
     /// durable, when this returns.
     ///
     /// # Errors
     /// `Invalid` for a draft that isn't whole, isn't next, or isn't this producer's, or too long a state;
-    /// `Fenced` when a newer incarnation has taken over; `Contended`, `Full`, `Io`. See [`PublishError`]
-    /// for what becomes of the draft.
+    /// `Fenced` when a newer incarnation has taken over; `Full` when the disk is, but for a margin, or a
+    /// bound can never be met; `Timeout` when it wasn't in time; `Contended`, `Io`. See [`PublishError`] for
+    /// what becomes of the draft.
     pub fn publish(&mut self, draft: Draft, state: impl AsRef<[u8]>) -> Result<Ticket, PublishError> {
         if let Err(error) = self.flush() {
             return Err(PublishError { error, draft: Some(Box::new(draft)) });
         }
         let mut draft = draft;
         let state = state.as_ref();
+        if let Err(error) = self.await_room(draft.bytes(state)) {
+            return Err(PublishError { error, draft: Some(Box::new(draft)) });
+        }
         match self.stage(&mut draft, state) {
             Ok(file) => {
                 self.pending = Some(Pending { file, draft, state: state.to_vec(), uncertain: false });

@@ -114,6 +114,8 @@ pub struct Space {
     pub bytes_total: u64,
     /// Inodes free; `u64::MAX` where the filesystem doesn't count them.
     pub inodes_free: u64,
+    /// Inodes in all; `u64::MAX` likewise.
+    pub inodes_total: u64,
 }
 
 /// What the system says about a mount.

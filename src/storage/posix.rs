@@ -240,6 +240,7 @@ impl Storage for Posix {
             bytes_free: counted(bytes(found.f_bavail), found.f_blocks),
             bytes_total: counted(bytes(found.f_blocks), found.f_blocks),
             inodes_free: counted(found.f_favail, found.f_files),
+            inodes_total: counted(found.f_files, found.f_files),
         })
     }
 
@@ -276,7 +277,8 @@ impl Storage for Posix {
         // The kernel counts in an i32: all of them.
         let woken = futex::wake(mapped(word)?.word(), futex::Flags::empty(), i32::MAX.unsigned_abs())?;
         // Whoever slept has nothing else to do, and the waker has. The kernel often queues the woken behind
-        // the waker on its own core: on a virtual machine always, since there an idle core counts as taken.
+        // the waker on its own core, and more often on a virtual machine, where an idle core may count as
+        // taken while its host has put it to sleep.
         if woken > 0 {
             std::thread::yield_now();
         }

@@ -34,10 +34,11 @@ pub(super) fn mapped(bench: &Bench, store: &Store) -> Result<Figure> {
         better: Better::Higher,
         target: 0.9,
         per_round: files.len() as u64,
-        engine_does: "open a run and a consumer at the defaults in map mode (prefetch and \
-        verification on), take all \
-                      batches, and touch every byte as the consumer",
-        raw_does: "for each file: open, fstat, mmap with MAP_POPULATE, XXH3 over all but the header, munmap",
+        engine_does: "open a run and a consumer at the defaults in map mode (prefetch and verification \
+                      on: the thread that reads ahead reads, and the consumer's while it has to wait), take \
+                      all batches, and touch every byte as the consumer",
+        raw_does: "on one thread, for each file: open, fstat, mmap with MAP_POPULATE, XXH3 over all but the \
+                   header, munmap",
     };
     let store = Store::open_with(store.path(), &Settings::new().read_mode(ReadMode::Map))?;
     let engine = || throughput(&files, || consume(&store, files.len()));
@@ -62,12 +63,11 @@ pub(super) fn copied(bench: &Bench, store: &Store) -> Result<(Figure, u64)> {
         better: Better::Higher,
         target: 0.9,
         per_round: files.len() as u64,
-        engine_does: "open a run and a consumer at the defaults in copy mode (prefetch and \
-        verification on), take all \
-                      batches, and touch every byte as the consumer",
-        raw_does: "for each file: open, preads of 1 MiB into one aligned buffer for the batch, used \
-        again for the next, \
-                   XXH3 of each piece right after its pread",
+        engine_does: "open a run and a consumer at the defaults in copy mode (prefetch and verification \
+                      on: the thread that reads ahead reads, and the consumer's while it has to wait), take \
+                      all batches, and touch every byte as the consumer",
+        raw_does: "on one thread, for each file: open, preads of 1 MiB into one aligned buffer for the \
+                   batch, used again for the next, XXH3 of each piece right after its pread",
     };
     let store = Store::open_with(store.path(), &Settings::new().read_mode(ReadMode::Copy))?;
     let mut buffer = aligned(LARGE_BATCH_BYTES)?;

@@ -175,9 +175,12 @@ fn answer_raw(directory: &Path, words: &Words) -> Result<()> {
         if said == STOP {
             return Ok(());
         }
-        touch(&log.map(u64::from(said) - 1)?);
+        let map = log.map(u64::from(said) - 1)?;
+        touch(&map);
         last = said;
+        // Unmapping isn't seeing, and the engine does it once it has answered, too.
         words.pong(said + 1, now_ns())?;
+        drop(map);
     }
     Err("nobody pings any more".into())
 }

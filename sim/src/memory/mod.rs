@@ -353,6 +353,7 @@ impl Storage for Memory {
             bytes_free: free * PAGE_BYTES as u64,
             bytes_total: state.pages_max * PAGE_BYTES as u64,
             inodes_free: state.inodes_max.map_or(u64::MAX, |max| max.saturating_sub(state.inodes_used)),
+            inodes_total: state.inodes_max.unwrap_or(u64::MAX),
         })
     }
 

@@ -1,0 +1,155 @@
+//! Mending what can be mended while everybody goes on: indexes, which say nothing that the log doesn't.
+//!
+//! - An index is rebuilt from the one before it and its segment's commits, and renamed over what is there: the
+//!   same bytes, so it harms nobody who has the old one open, and any number may do it at once.
+//! - A readable header that differs from the rebuilt one says that the *log* isn't what it was: then nothing is
+//!   replaced.
+//! - A lost or damaged commit isn't mended here: that takes steps away, and needs everybody to be away.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::commit::staged::{discard, open_stage, stage_bytes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::index::Header;
+use crate::format::names;
+use crate::id::Segment;
+use crate::log::{Log, index, marks, rebuild};
+
+/// How a store is repaired; see [`Store::repair`](crate::Store::repair).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairOptions {
+    /// Say what would be done, and do nothing (default: do it). Of several broken indexes in a row it can tell
+    /// of the first only: the others follow from that one.
+    pub dry_run: bool,
+}
+
+impl RepairOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`RepairOptions::dry_run`].
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+}
+
+/// What a repair has done, or would do; see [`Store::repair`](crate::Store::repair).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// The indexes that were rebuilt.
+    pub rebuilt: Vec<Repaired>,
+    /// Those that can't be, and why.
+    pub left: Vec<Repaired>,
+}
+
+/// Something that a repair has looked at; see [`RepairReport`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// Where, relative to the store's directory.
+    pub path: PathBuf,
+    /// What is, or was, wrong: a sentence without its full stop.
+    pub what: String,
+}
+
+/// Rebuilds every index that can't be read.
+///
+/// # Errors
+/// As the documentation of the facade says.
+pub(crate) fn repair(log: &Log, options: RepairOptions) -> Result<RepairReport> {
+    // What this handle has open may be what is broken.
+    log.indexes.clear();
+    let mut report = RepairReport::default();
+    let newest = marks::highest(log)?;
+    let first = first_index(log, newest)?;
+    for segment in (first.get()..newest.get()).map(Segment::new) {
+        let Some(fault) = rebuild::fault(log, segment)? else { continue };
+        let path = PathBuf::from(names::INDEX).join(names::segment(segment));
+        match mend(log, segment, options) {
+            Ok(()) => {
+                tracing::warn!(path = %path.display(), %fault, dry_run = options.dry_run, "rebuilt an index");
+                report.rebuilt.push(Repaired { path, what: fault.sentence() });
+            }
+            Err(Mending::Log(why)) => {
+                let what = format!("{}; it can't be rebuilt: {why}", fault.sentence());
+                report.left.push(Repaired { path, what });
+            }
+            Err(Mending::Failed(error)) => return Err(error),
+        }
+    }
+    log.indexes.clear();
+    log.tail.take().forget_handles();
+    Ok(report)
+}
+
+/// Why an index isn't mended.
+enum Mending {
+    /// The log doesn't give it.
+    Log(Error),
+    /// It can't be read or written now.
+    Failed(Error),
+}
+
+/// The first segment whose index has to be there: they are reclaimed from the first one on.
+fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
+    let failed = |error| Error::io("can't list the indexes", error).at(log.path_of([names::INDEX]));
+    let dir = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+    let listed = log.storage.list(&dir).map_err(failed)?;
+    let first = listed.iter().filter_map(names::parse_segment).min().unwrap_or_default().min(newest);
+    // Nothing on disk tells a first one that was lost from one that was reclaimed, but that its log is whole.
+    let lost = first > Segment::ZERO && rebuild::index(log, Segment::ZERO).is_ok();
+    Ok(if lost { Segment::ZERO } else { first })
+}
+
+fn mend(log: &Log, segment: Segment, options: RepairOptions) -> Result<(), Mending> {
+    let (bytes, header) = rebuild::index(log, segment).map_err(|error| match error.kind() {
+        ErrorKind::Io => Mending::Failed(error),
+        _ => Mending::Log(error),
+    })?;
+    if let Some(found) = readable_header(log, segment).filter(|found| *found != header) {
+        let what = format!(
+            "what the log says now isn't what it said when the index was built (first part {}, {} parts; \
+             then {}, {})",
+            header.first_part, header.parts, found.first_part, found.parts
+        );
+        return Err(Mending::Log(Error::new(ErrorKind::Corrupt, what)));
+    }
+    if options.dry_run {
+        return Ok(());
+    }
+    replace(log, segment, &bytes).map_err(Mending::Failed)
+}
+
+fn readable_header(log: &Log, segment: Segment) -> Option<Header> {
+    let opened = index::open_file(log, segment, &names::segment(segment));
+    opened.ok().flatten().map(|(_, header)| header)
+}
+
+/// A staged file, whole and durable, takes the name: whoever looks finds the old bytes or all of the new ones.
+fn replace(log: &Log, segment: Segment, bytes: &[u8]) -> Result<()> {
+    let (stage, name) = (open_stage(log)?, names::segment(segment));
+    let at = || log.path_of([names::INDEX, &name]);
+    let staged = names::staged_control("index", log.nonce()?);
+    let failed = |error| Error::io("can't replace an index", error).at(at());
+    stage_bytes(log, &stage, &staged, bytes)?;
+    let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+    let renamed = log.storage.rename(&stage, &staged, &indexes, &name);
+    // An error isn't a failure: the reply may be what was lost (R2).
+    if let Some(fault) = rebuild::fault(log, segment)? {
+        discard(log, &stage, &staged);
+        return Err(renamed.map_or_else(failed, |()| fault));
+    }
+    if log.is_synced() {
+        let unsynced = |error| Error::io("can't sync the directory of an index", error).at(at());
+        log.storage.sync_dir(&indexes).map_err(unsynced)?;
+    }
+    Ok(())
+}

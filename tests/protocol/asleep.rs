@@ -1,0 +1,128 @@
+//! Somebody sleeps in each call of a command in turn, while two segments pass, and a newer command of its kind
+//! with them: the log is whole whatever he makes of it (R6).
+
+use std::sync::Arc;
+
+use batchweave::{Error, ErrorKind, Primitive, Result, RewindOptions, Settings, Step, Store};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
+
+use crate::support::*;
+
+/// A disk with so many parts of "a".
+fn prepared(plan: &Plan, parts: u64) -> Memory {
+    let disk = Memory::new();
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone()));
+    let store = create(process, 1, options(), &Settings::new()).unwrap();
+    let mut producer = store.producer("a").unwrap();
+    for _ in 0..parts {
+        publish(&mut producer).unwrap();
+    }
+    disk
+}
+
+/// `act` by one who sleeps in each of its calls, while `meanwhile` happens by others.
+fn asleep_in_each_call(
+    primitive: Primitive,
+    parts: u64,
+    act: impl Fn(&Store) -> Result<()>,
+    meanwhile: impl Fn(&Store) + Clone + Send + Sync + 'static,
+    judge: impl Fn(&Store, Result<(), Error>),
+) {
+    let mut plan = Plan::new();
+    if primitive == Primitive::RenameNoreplace {
+        plan = plan.fail(Match::method(Method::Link), errno::EPERM);
+    }
+    let base = prepared(&plan, parts);
+    for call in 1.. {
+        let disk = base.fork();
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone()));
+        let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
+        store.info().unwrap();
+        let before = process.calls();
+        let (elsewhere, theirs, their_plan) = (disk.clone(), meanwhile.clone(), plan.clone());
+        process.set_plan(plan.clone().meanwhile(Match::any().nth(call), move || {
+            let process = Arc::new(Fault::new(Arc::new(elsewhere.clone()), their_plan.clone()));
+            theirs(&open_with(process, 60, &Settings::new()).unwrap());
+        }));
+        let acted = act(&store);
+        let made = process.calls() - before;
+        process.set_plan(plan.clone());
+        let fresh =
+            open_with(Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone())), 70, &Settings::new())
+                .unwrap();
+        check_replay(&fresh);
+        let report = fresh.verify(|_| ()).unwrap();
+        assert!(report.is_clean(), "{primitive:?}, asleep in call {call} ({acted:?}): {report:?}");
+        if made < call {
+            acted.unwrap();
+            assert!(call > 8);
+            return;
+        }
+        judge(&fresh, acted);
+    }
+}
+
+const PRIMITIVES: [Primitive; 2] = [Primitive::Link, Primitive::RenameNoreplace];
+
+fn publish_many(store: &Store, name: &str) {
+    let mut producer = store.producer(name).unwrap();
+    for _ in 0..36 {
+        publish(&mut producer).unwrap();
+    }
+}
+
+fn rewind(store: &Store) -> Result<()> {
+    store.rewind(Step::new(3), RewindOptions::new()).map(drop)
+}
+
+fn skip(store: &Store) -> Result<()> {
+    store.skip(Step::new(1), Step::new(2), "mine").map(drop)
+}
+
+#[test]
+fn who_rewinds_or_skips_has_done_so_once() {
+    for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
+        for act in [rewind, skip] {
+            let passes = |store: &Store| publish_many(store, "b");
+            asleep_in_each_call(primitive, parts, act, passes, |store, acted| {
+                acted.unwrap();
+                assert_eq!(store.info().unwrap().generation.get(), 1);
+            });
+        }
+    }
+}
+
+#[test]
+fn what_a_newer_one_has_overtaken_stays_in_the_log() {
+    for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
+        let rewinds = |store: &Store| {
+            store.rewind(Step::new(2), RewindOptions::new()).unwrap();
+            publish_many(store, "b");
+        };
+        asleep_in_each_call(primitive, parts, rewind, rewinds, |store, acted| {
+            let generation = store.info().unwrap().generation.get();
+            match acted {
+                Ok(()) => assert_eq!(generation, 2),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Rewound, "{error}");
+                    assert!(generation <= 2);
+                }
+            }
+        });
+        let skips = |store: &Store| {
+            store.skip(Step::new(2), Step::new(4), "theirs").unwrap();
+            publish_many(store, "b");
+        };
+        asleep_in_each_call(primitive, parts, skip, skips, |_, acted| acted.unwrap());
+        // The same of a name that is opened: whoever sleeps is told, or has it.
+        let open = |store: &Store| store.producer("c").map(drop);
+        let opens = |store: &Store| publish_many(store, "c");
+        asleep_in_each_call(primitive, parts, open, opens, |store, acted| {
+            let known = store.producers().unwrap();
+            assert_eq!(known.iter().find(|one| one.name.as_str() == "c").unwrap().sequence.get(), 36);
+            acted
+                .or_else(|error| if error.kind() == ErrorKind::Fenced { Ok(()) } else { Err(error) })
+                .unwrap();
+        });
+    }
+}
