@@ -11,8 +11,12 @@
 
 #[path = "support/groups.rs"]
 mod groups;
+#[path = "protocol/litter.rs"]
+mod litter;
 #[path = "protocol/reclaim.rs"]
 mod reclaim;
+#[path = "protocol/reclaim_races.rs"]
+mod reclaim_races;
 mod support;
 
 use std::path::Path;
