@@ -291,6 +291,15 @@ fn cost(retained: u64) -> BTreeMap<String, u64> {
 }
 
 #[test]
+fn what_is_left_of_a_long_log_is_found() {
+    // Most indexes that a search could begin with are gone.
+    let disk = disk_with(400);
+    checkpoint(&open(disk.clone(), 50).unwrap(), "g", "c0", 300);
+    open(disk.clone(), 51).unwrap().reclaim(&keep(1)).unwrap();
+    check(&disk, 300, 400);
+}
+
+#[test]
 fn what_stays_costs_nothing() {
     let (few, many) = (cost(10), cost(100));
     assert_eq!(few.keys().collect::<Vec<_>>(), many.keys().collect::<Vec<_>>());

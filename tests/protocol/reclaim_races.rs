@@ -282,9 +282,15 @@ fn an_index_builder_that_was_overtaken_goes_on() {
         let (process, watched, mut slow) = sleeper(&disk, "a");
         let mut b = store.producer("b").unwrap();
         let mut middle = store.producer("middle").unwrap();
-        while publish(&mut b).unwrap().version.get() < 20 {}
+        // It follows, so that what it knows begins two segments before the next.
+        let mut follow = |end: u64| {
+            while publish(&mut b).unwrap().version.get() < end {
+                watched.info().unwrap();
+            }
+        };
+        follow(20);
         publish(&mut middle).unwrap();
-        while publish(&mut b).unwrap().version.get() < 46 {}
+        follow(46);
         publish(&mut slow).unwrap();
         let before = process.calls();
         let other = parking_lot::Mutex::new(b);
