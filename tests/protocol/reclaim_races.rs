@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave::format::names;
 use batchweave::storage::Storage;
-use batchweave::{ErrorKind, MountClass, ReclaimOptions, Reclaimed, Settings, Start, Store};
+use batchweave::{ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, Settings, Start, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
 use super::{dir_path, new_disk, sleeper};
@@ -273,6 +273,21 @@ fn a_reader_that_sleeps_gets_the_step_or_is_told_that_it_was_reclaimed() {
 
 #[test]
 fn an_index_builder_that_was_overtaken_goes_on() {
+    overtaken(|_, slow| publish(slow).map(drop));
+}
+
+#[test]
+fn whoever_reads_producers_states_and_is_overtaken_goes_on() {
+    overtaken(|watched, _| {
+        let known = watched.producers()?;
+        let middle = known.iter().find(|one| one.name.as_str() == "middle").unwrap();
+        assert_eq!(middle.state, state("middle", 0).as_bytes());
+        Ok(())
+    });
+}
+
+/// In each call of `act` another begins the next segment, and reclaims all that may go then.
+fn overtaken(act: impl Fn(&Store, &mut Producer) -> batchweave::Result<()>) {
     // Its own segment's states lie in what may go as soon as another has begun the next segment.
     for call in 1.. {
         let disk = new_disk();
@@ -299,7 +314,7 @@ fn an_index_builder_that_was_overtaken_goes_on() {
             let next = store.info().unwrap().next_step;
             store.reclaim(&ReclaimOptions::new().up_to(next)).unwrap();
         }));
-        publish(&mut slow).unwrap_or_else(|error| panic!("in call {call}: {error}"));
+        act(&watched, &mut slow).unwrap_or_else(|error| panic!("in call {call}: {error}"));
         if process.calls() - before < call {
             return;
         }
