@@ -73,14 +73,15 @@ impl Tree {
 
 /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only when
 /// no live part lies before or in the segment of the first index that is left. What has an earlier name isn't
-/// the log's any more: an index among it is one that a sleeper has put again, after it was removed, so only
-/// those count that go on without a gap up to what lives.
+/// the log's any more: an index among it is one that a sleeper has put again after it was removed. So only
+/// those count that go on without a gap to the last one before what lives.
 pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> Segment {
-    let mut first = live.unwrap_or_default();
+    let last = live.and_then(|live| indexes.range(..live).next_back());
+    let Some(mut first) = last.copied() else { return Segment::ZERO };
     while let Some(before) = first.previous().filter(|before| indexes.contains(before)) {
         first = before;
     }
-    if Some(first) == live { Segment::ZERO } else { first }
+    first
 }
 
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
