@@ -57,6 +57,7 @@ wrongs! {
     Purged "a file deleted from outside",
     Unreadable "a file that can't be read any more",
     Frozen "a process that stands still before a call while all others go on",
+    FrozenInBoundary "a writer that stands still between two segments while all others go on",
 }
 
 /// How long who stands still does: others publish a step, or some segments, or all that is left.
@@ -121,6 +122,7 @@ impl Faults {
         let odds: &[u32] = match wrong {
             Wrong::SyncFailed | Wrong::NoSpace | Wrong::ReplyLost => &[2, 1, 8],
             Wrong::Purged | Wrong::Unreadable | Wrong::Frozen => &[4, 1, 16],
+            Wrong::FrozenInBoundary => &[1, 2],
             _ => &[32, 8, 128],
         };
         (wrong, *choices.one_of(odds))
@@ -188,7 +190,7 @@ impl Faults {
                 world.say(format!("{on} can't be read any more"));
                 Fate::default()
             }
-            Wrong::Frozen => {
+            Wrong::Frozen | Wrong::FrozenInBoundary => {
                 let delay = *choices.one_of(&FROZEN);
                 world.say(format!("frozen for {delay:?} before {method} {on}"));
                 Fate::takes(delay)
@@ -220,6 +222,10 @@ fn can_meet(wrong: Wrong, method: Method, on: &str) -> bool {
         Wrong::SyncFailed => matches!(method, Method::SyncFile | Method::SyncDir),
         Wrong::ProcessDies | Wrong::ProcessDiesAfter | Wrong::NodeDies | Wrong::PowerCut => true,
         Wrong::Frozen => writes || matches!(method, Method::List | Method::SyncDir | Method::OpenDir),
+        Wrong::FrozenInBoundary => {
+            let begins = method == Method::MakeDir && on.starts_with("log/");
+            begins || writes && (on.contains("marks/") || on.contains("-> index/"))
+        }
         Wrong::Purged | Wrong::Unreadable => method == Method::Open && on.starts_with("log/"),
     }
 }

@@ -147,10 +147,12 @@ impl Cast {
     /// Who lets segments pass.
     fn add_time(&self, setup: &Setup, node: &Node) {
         let (stage, passes) = (Arc::clone(&self.stage), setup.passes);
+        // Runs of the lifecycle take longer.
+        let unit = Duration::from_micros(if setup.shape == Shape::Lifecycle { 100 } else { 20 });
         self.world.add(node, "time", 0, move |process| {
             for pass in 0..passes {
                 let pause = process.world.choices().pick(200);
-                process.env().sleep(Duration::from_micros(u64::from(pause) * 20));
+                process.env().sleep(unit * pause);
                 if process.is_dead() {
                     break;
                 }

@@ -57,7 +57,9 @@ impl Life {
         if shape != Shape::Lifecycle {
             return Self::default();
         }
-        let trainers = (0..choices.pick(4)).map(|number| Trainer::draw(number, ranks, choices)).collect();
+        let trainers = (0..*choices.one_of(&[1, 0, 2, 3, 0]))
+            .map(|number| Trainer::draw(number, ranks, choices))
+            .collect();
         let joiners = choices.pick(2);
         let mut operators = Vec::new();
         let mut add = |word, times| {

@@ -171,7 +171,11 @@ impl Setup {
         };
         let ranks = if parts_per_step == 1 { divisor } else { 1 };
         let life = Life::draw(shape, ranks, choices);
-        let wrongs = if life.calm { vec![Wrong::Frozen] } else { Self::wrongs(shape, class, synced) };
+        let wrongs = if life.calm {
+            vec![Wrong::Frozen, Wrong::FrozenInBoundary]
+        } else {
+            Self::wrongs(shape, class, synced)
+        };
         let faults = choices.pick(if shape == Shape::Lifecycle { 10 } else { 5 });
         // What is damaged doesn't come back: waiting for it long shows nothing more.
         let short = shape == Shape::Damage || choices.chance(3);
@@ -240,7 +244,8 @@ impl Setup {
             _ => wrongs.extend([Wrong::NoSpace, Wrong::Refused, Wrong::NodeDies]),
         }
         if shape == Shape::Lifecycle {
-            wrongs.extend([Wrong::Frozen; 6]);
+            wrongs.extend([Wrong::Frozen, Wrong::Frozen, Wrong::Frozen, Wrong::Frozen]);
+            wrongs.extend([Wrong::FrozenInBoundary, Wrong::FrozenInBoundary]);
         }
         if class != Class::Local {
             wrongs.push(Wrong::ReplyLost);
