@@ -6,8 +6,6 @@
 //! - Acknowledged is what a directory sync has made durable, also when replay finds it in already (R3).
 //! - A failed directory sync leaves the outcome open for good: the caller is poisoned.
 
-use std::io;
-
 use super::failure::Failure;
 use super::publish::{self, Put};
 use super::staged::{self, Control, Staged};
@@ -323,19 +321,11 @@ pub fn append_made(
     settled: impl Fn(&State, &Staged) -> Settled,
 ) -> Result<Option<Version>> {
     let stage = staged::open_stage(log)?;
-    for attempt in 1..=COMMIT_ATTEMPTS_MAX {
+    for _ in 0..COMMIT_ATTEMPTS_MAX {
         let Some(control) = make(tail)? else {
             return acknowledge_present(log, tail).map(|()| None);
         };
-        let staged = match staged::stage_control(log, tail, &stage, control) {
-            // A reclaim that has seen it twice takes it for litter, also while it is written: where the server
-            // removes what others have open, its owner is told so.
-            Err(error) if attempt < COMMIT_ATTEMPTS_MAX && was_removed(&error) => {
-                tracing::debug!(%error, "staged anew");
-                continue;
-            }
-            staged => staged?,
-        };
+        let staged = staged::stage_control(log, tail, &stage, control)?;
         match append(log, tail, &stage, &staged, |state| settled(state, &staged)) {
             Ok(appended) => {
                 ballast::renew(log);
@@ -353,12 +343,6 @@ pub fn append_made(
     }
     let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
     Err(Error::new(ErrorKind::Contended, what).at(&log.path))
-}
-
-/// Whether a file that was open is gone from its server.
-fn was_removed(error: &Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::StaleNetworkFileHandle)
 }
 
 /// What is staged isn't in, and isn't right any more: it is made anew.

@@ -24,6 +24,7 @@ pub use peek::{ask, peek};
 pub use produce::{Meets, Producing, produce};
 pub use train::{Saved, Training, join, train};
 
+use crate::errno;
 use crate::oracle::{Annals, Ledger, Truth, truth};
 use crate::{Coverage, Memory, Process};
 
@@ -57,6 +58,9 @@ pub struct Allowed {
     pub closes: bool,
     /// The mount refuses what it allowed when the store was made: `Unsupported`.
     pub refusals: bool,
+    /// Who has stood still for longer than his patience lasts may be told that what others have removed
+    /// meanwhile is stale: `Io`.
+    pub stale: bool,
 }
 
 /// How often an actor begins again before it gives up; less often where what it needs may be damaged.
@@ -142,6 +146,7 @@ impl Allowed {
         match error.kind() {
             // Races that others have won fairly.
             ErrorKind::Contended => true,
+            ErrorKind::Io if self.stale && is_stale(error) => true,
             ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
             ErrorKind::Corrupt => self.damage,
             _ => self.ends(error),
@@ -156,6 +161,12 @@ impl Allowed {
             _ => false,
         }
     }
+}
+
+/// Whether an error comes from a file that is gone from its server.
+fn is_stale(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.raw_os_error() == Some(errno::ESTALE))
 }
 
 /// What ends an actor's attempt.

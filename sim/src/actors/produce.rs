@@ -2,8 +2,7 @@
 
 use batchweave::{Counts, Draft, Error, ErrorKind, Incarnation, Producer, PublishError, Store};
 
-use super::{Stage, Trouble};
-use crate::errno;
+use super::{Stage, Trouble, is_stale};
 use crate::oracle::{newest_open, state, text, visible_of};
 use crate::{Met, Process};
 
@@ -167,9 +166,7 @@ fn is_late(process: &Process, stage: &Stage, producer: &Producer, error: &Error)
     if process.is_dead() || error.kind() == ErrorKind::Fenced {
         return Ok(!process.is_dead());
     }
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    let gone = cause.is_some_and(|cause| cause.raw_os_error() == Some(errno::ESTALE));
-    if !gone || stage.ledger.annals().is_none() {
+    if !is_stale(error) || stage.ledger.annals().is_none() {
         return Ok(false);
     }
     let mine = producer.incarnation().get();

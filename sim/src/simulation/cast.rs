@@ -79,6 +79,7 @@ impl Cast {
                 damage: setup.shape == Shape::Damage,
                 closes: setup.closers > 0,
                 refusals: setup.links == Links::WithinDirectory,
+                stale: lives && setup.io_patience.is_some(),
             },
             coverage: Arc::clone(coverage),
         });
