@@ -131,6 +131,7 @@ pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
+pub use lifecycle::lost::LostReport;
 pub use lifecycle::repair::{RepairOptions, RepairReport, Repaired};
 pub use lifecycle::rewind::{RewindOptions, RewindReport, SetBack};
 pub use name::Name;

@@ -14,6 +14,8 @@
 
 #[path = "crash_points/history.rs"]
 mod history;
+#[path = "crash_points/lost.rs"]
+mod lost;
 #[expect(dead_code, reason = "what needs no waiting isn't needed here")]
 mod support;
 
