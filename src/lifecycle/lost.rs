@@ -8,8 +8,9 @@
 //!   there in the old generation.
 //! - The generation is above all that positions may be of, and drawn once: the stopper keeps it, since a later
 //!   attempt no longer finds what was moved away.
-//! - Nothing that can be read is deleted: it moves to stage/.
-//! - An `Io` error is no loss: only what is missing, or not what was written, is given up.
+//! - What lies beyond isn't deleted: it moves to stage/. So does the lost one, where there are links.
+//! - An `Io` error is no loss: only what is missing, or not what was written, is given up; and only when it is
+//!   so each time that it is looked at afresh.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,6 +25,7 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::format::stopper::{self, STOPPER_BYTES};
 use crate::id::{Generation, Segment, Sequence, Step, Version};
+use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE};
 use crate::log::tail::Tail;
 use crate::log::{Log, index, marks, read, rebuild};
 use crate::name::Name;
@@ -77,7 +79,7 @@ pub(super) fn find(log: &Log) -> Result<Option<Lost>> {
     let last = names.first().copied().max(proven);
     while let Some(last) = last.filter(|last| *last >= tail.state.next_version) {
         let version = tail.state.next_version;
-        match rebuild::replay_next(log, &mut tail) {
+        match replay_patiently(log, &mut tail) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 if marks::moved_on(log, segment)? {
@@ -92,6 +94,19 @@ pub(super) fn find(log: &Log) -> Result<Option<Lost>> {
         }
     }
     Ok(None)
+}
+
+/// A look-up may be old, and a file's bytes on their way: what is lost is lost each time.
+fn replay_patiently(log: &Log, tail: &mut Tail) -> Result<()> {
+    let mut pause = LOOK_AGAIN_PAUSE;
+    for _ in 1..LOOK_AGAIN_MAX {
+        match rebuild::replay_next(log, tail) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => log.env.sleep(pause),
+            other => return other,
+        }
+        pause = pause.saturating_mul(2);
+    }
+    rebuild::replay_next(log, tail)
 }
 
 /// The versions that have names in a segment, the highest first.

@@ -66,7 +66,11 @@ pub fn begin(log: &Log, segment: Segment) -> Result<Tail> {
 /// `Corrupt` when it is missing, isn't whole or contradicts what is known; `Unsupported`, `Io`.
 pub fn replay_next(log: &Log, tail: &mut Tail) -> Result<()> {
     let version = tail.state.next_version;
-    replay(log, tail, version).map_err(|error| error.version(version).at(log.commit_path(version)))
+    replay(log, tail, version).map_err(|error| {
+        // Whoever looks again looks in a directory opened anew.
+        *log.segment_dir.lock() = None;
+        error.version(version).at(log.commit_path(version))
+    })
 }
 
 fn before(log: &Log, segment: Segment) -> Result<Arc<Index>> {

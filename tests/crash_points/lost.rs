@@ -10,9 +10,12 @@ use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 use super::history::stop_everywhere;
 use crate::support::*;
 
+/// A part, by producer and sequence, and the version that holds it.
+type Held = ((String, u64), u64);
+
 /// A disk with commits up to `next`, and the version of each part; `boundary` leaves the last segment as who
 /// dies before the next mark does.
-fn prepared(m: u32, next: u64, boundary: bool) -> (Memory, Vec<((String, u64), u64)>) {
+fn prepared(m: u32, next: u64, boundary: bool) -> (Memory, Vec<Held>) {
     let disk = Memory::new();
     let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
     let options = options().parts_per_step(m);
