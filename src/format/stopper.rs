@@ -1,5 +1,6 @@
-//! What takes the name of a commit that is lost, as long as what came after it is being dropped: a file that is
-//! no commit, so that whoever looks says that the log is damaged there, and never takes the hole for its end.
+//! What takes the name of a commit that is lost, as long as what came after it is being dropped: a file that
+//! is no commit, so that whoever looks says that the log is damaged there, and never takes the hole for its
+//! end.
 
 use super::checksum;
 use super::cursor::{Reader, Writer};

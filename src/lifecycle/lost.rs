@@ -1,16 +1,16 @@
-//! The one repair that takes something away, and for which everybody has to be away: a commit that is lost, or
-//! can't be read, where the log's end is replayed. A rewind to before it takes its place.
+//! The one repair that takes something away, and for which everybody has to be away: a commit that is lost,
+//! or can't be read, where the log's end is replayed. A rewind to before it takes its place.
 //!
 //! - Only in the newest segment does a lost commit close a store: what is behind the newest index is read
 //!   through that. So no mark moves, and marks only ever grow (R6).
 //! - At every moment until the rewind stands, the version can't be read: a stopper has its name. Without one,
 //!   moving away what lies beyond would turn the hole into the log's end, and who publishes next would go on
 //!   there in the old generation.
-//! - The generation is above all that positions may be of, and drawn once: the stopper keeps it, since a later
-//!   attempt no longer finds what was moved away.
+//! - The generation is above all that positions may be of; the stopper keeps it, since a later attempt no
+//!   longer finds what was moved away.
 //! - What lies beyond isn't deleted: it moves to stage/. So does the lost one, where there are links.
-//! - An `Io` error is no loss: only what is missing, or not what was written, is given up; and only when it is
-//!   so each time that it is looked at afresh.
+//! - An `Io` error is no loss: only what is missing, or not what was written, is given up; and only when it
+//!   is so each time that it is looked at afresh.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! Commits that are lost at the log's end, and every call of the repair that drops what comes after them: until
-//! it is done the store says `Corrupt`, and never opens without what was lost as if it had never been there.
+//! Commits that are lost at the log's end, and every call of the repair that drops what comes after them:
+//! until it is done the store says `Corrupt`, and never opens as if nothing had been lost.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ fn confirmed(store: &Store) -> batchweave::Result<()> {
 
 #[test]
 fn dropping_what_is_lost_stops_anywhere() {
-    // (Commits, the one that is lost, whether the segment's end was reached): in the middle, the last but one,
-    // a segment's first.
+    // (Commits, the one that is lost, whether the segment's end was reached): in the middle, the last but
+    // one, a segment's first.
     let cases = [(12, 7, false), (27, 25, false), (36, 32, false), (32, 20, true), (16, 14, true)];
     for (case, (next, lost, boundary)) in cases.into_iter().enumerate() {
         for m in [1, 2] {
