@@ -305,8 +305,8 @@ impl Reader {
         for number in first..first.saturating_add(per_step.into()) {
             let (located, waiting) = {
                 let mut tail = self.log.tail.take();
-                // Whoever writes by this handle moves the tail on, past a change of history too: what is found
-                // after it isn't this generation's step (P2).
+                // Whoever writes by this handle moves the tail on, past a change of history too: what is
+                // found after it isn't this generation's step (P2).
                 same_history(generation, tail.state.generation)?;
                 let located = self.log.locate(&tail, number.into())?;
                 (located, tail.take_opened(located.version))
