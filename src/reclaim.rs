@@ -68,8 +68,8 @@ impl Store {
     }
 }
 
-/// A thread that reclaims; see [`Store::reclaim_in_background`]. Dropping it lets a pass that runs come to its
-/// end, and stops it.
+/// A thread that reclaims; see [`Store::reclaim_in_background`]. Dropping it lets a pass that runs come to
+/// its end, and stops it.
 pub struct Reclaimer {
     shared: Arc<Shared>,
     task: Option<Box<dyn Task>>,

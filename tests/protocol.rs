@@ -15,8 +15,12 @@ mod asleep;
 mod groups;
 #[path = "protocol/history.rs"]
 mod history;
+#[path = "protocol/litter.rs"]
+mod litter;
 #[path = "protocol/reclaim.rs"]
 mod reclaim;
+#[path = "protocol/reclaim_races.rs"]
+mod reclaim_races;
 #[path = "protocol/runs.rs"]
 mod runs;
 mod support;

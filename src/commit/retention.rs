@@ -108,7 +108,8 @@ mod tests {
                 Err(error) => {
                     prop_assert!(!some_left && keep == 0);
                     let text = error.to_string();
-                    prop_assert!(text.contains("group train") && text.contains("allow_no_checkpoint"), "{}", text);
+                    let said = text.contains("group train") && text.contains("allow_no_checkpoint");
+                    prop_assert!(said, "{}", text);
                     prop_assert_eq!(error.kind(), ErrorKind::Invalid);
                 }
             }

@@ -2,12 +2,14 @@
 
 use super::CommitInfo;
 use super::replayer::{Found, Replayed, Replayer};
+use super::tree;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Incarnation, Part, Segment, Step, Version};
 use crate::log::Log;
 use crate::log::state::State;
+use crate::log::tail::Tail;
 use crate::name::Name;
 
 /// Commits in order.
@@ -21,11 +23,12 @@ pub(super) struct Listing<'l> {
 }
 
 impl<'l> Listing<'l> {
-    pub(super) fn new(log: &'l Log, life: State, from: Version) -> Result<Self> {
-        let failed = |error| Error::io("can't list the log", error).at(log.path_of([names::LOG]));
-        let dir = log.storage.open_dir(&log.root(), names::LOG).map_err(failed)?;
-        let listed = log.storage.list(&dir).map_err(failed)?;
-        let first = listed.iter().filter_map(names::parse_segment).min().unwrap_or_default();
+    pub(super) fn new(log: &'l Log, tail: &Tail, from: Version) -> Result<Self> {
+        let life = tail.state.clone();
+        let live = log.first_live_segment(tail, life.floor).ok();
+        let reclaimed = tree::reclaimed(live, segments(log, names::INDEX)?.into_iter().min());
+        let listed = segments(log, names::LOG)?.into_iter().filter(|segment| *segment >= reclaimed);
+        let first = listed.min().unwrap_or_default();
         // What a commit does follows from its segment's beginning on.
         let segment = from.segment(log.segment_size()).max(first);
         let next = segment.first_version(log.segment_size());
@@ -93,6 +96,14 @@ impl Iterator for Listing<'_> {
         }
         None
     }
+}
+
+/// The segments that a directory of the store has names for.
+fn segments(log: &Log, parent: &str) -> Result<Vec<Segment>> {
+    let listed = log.storage.open_dir(&log.root(), parent).and_then(|dir| log.storage.list(&dir));
+    let listed =
+        listed.map_err(|error| Error::io("can't list the store", error).at(log.path_of([parent])))?;
+    Ok(listed.iter().filter_map(names::parse_segment).collect())
 }
 
 fn info(log: &Log, version: Version, replayed: &Replayed, state: &Result<State, String>) -> CommitInfo {

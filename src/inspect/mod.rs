@@ -156,8 +156,8 @@ impl Store {
     /// `Corrupt`, `Unsupported` or `Io` when the log's end can't be read; [`Store::verify`] says what is
     /// wrong then.
     pub fn commits(&self, from: Version) -> Result<impl Iterator<Item = Result<CommitInfo>> + '_> {
-        let life = self.log().current_at_once()?.state.clone();
-        listing::Listing::new(self.log(), life, from)
+        let tail = self.log().current_at_once()?;
+        listing::Listing::new(self.log(), &tail, from)
     }
 
     /// Reads every byte of every commit and index, and holds it against its checksums, its neighbours and

@@ -70,6 +70,16 @@ impl Tree {
     }
 }
 
+/// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only when
+/// no live part lies before or in the segment of the first index that is left. What has an earlier name isn't
+/// the log's any more.
+pub(super) fn reclaimed(live: Option<Segment>, first_index: Option<Segment>) -> Segment {
+    match (live, first_index) {
+        (Some(live), Some(first)) if first < live => first,
+        _ => Segment::ZERO,
+    }
+}
+
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
     let listed = log
         .storage

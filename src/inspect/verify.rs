@@ -76,7 +76,7 @@ struct Walk<'l, 'p> {
 impl Walk<'_, '_> {
     fn segments(&mut self) {
         let all: Vec<_> = self.tree.log.union(&self.tree.indexes).copied().collect();
-        let reclaimed = self.reclaimed();
+        let reclaimed = tree::reclaimed(self.live, self.tree.indexes.first().copied());
         let mut expected = reclaimed;
         for segment in all {
             if segment < reclaimed {
@@ -90,15 +90,6 @@ impl Walk<'_, '_> {
             }
             expected = segment.next();
             self.segment(segment);
-        }
-    }
-
-    /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only
-    /// when no live part lies before or in the segment of the first index that is left.
-    fn reclaimed(&self) -> Segment {
-        match (self.live, self.tree.indexes.first()) {
-            (Some(live), Some(first)) if *first < live => *first,
-            _ => Segment::ZERO,
         }
     }
 

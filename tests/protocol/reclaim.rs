@@ -1,4 +1,4 @@
-//! Reclaim: what is freed and what stays, on a quiet store and while others sleep, write and reclaim.
+//! Reclaim on a quiet store: what is freed and what stays, what is said of it, and what it costs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,26 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave::env::Env;
-use batchweave::format::names::{self, staged_control, staged_draft};
+use batchweave::format::names::{self, staged_draft};
 use batchweave::limits::SEGMENT_SIZE_MIN;
-use batchweave::storage::Storage;
+use batchweave::storage::{Access, Storage};
 use batchweave::{
-    ConsumerOptions, ErrorKind, Incarnation, MountClass, Next, Nonce, Primitive, ReclaimOptions, Reclaimed,
-    Sequence, Settings, Share, Start, Step, Store,
+    ConsumerOptions, ErrorKind, Incarnation, MountClass, Next, Nonce, ReclaimOptions, Settings, Share, Start,
+    Step, Store,
 };
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
 
-use super::{dir_path, new_disk, segment_path, sleeper, write_file};
+use super::{dir_path, new_disk, write_file};
 use crate::groups::*;
+use crate::reclaim_races::to_be_reclaimed;
 use crate::support::*;
 
-fn keep(checkpoints: usize) -> ReclaimOptions {
+pub fn keep(checkpoints: usize) -> ReclaimOptions {
     ReclaimOptions::new().keep(checkpoints)
 }
 
 /// A disk with so many steps of "a" after its Open and the Group of "g", which starts at 0: step s is at
 /// version s + 2.
-fn disk_with(steps: u64) -> Memory {
+pub fn disk_with(steps: u64) -> Memory {
     let disk = new_disk();
     let store = open(disk.clone(), 40).unwrap();
     let mut producer = store.producer("a").unwrap();
@@ -37,7 +38,7 @@ fn disk_with(steps: u64) -> Memory {
 }
 
 /// Steps are read from the floor to the head, verify is content, and a new process publishes.
-fn check(disk: &Memory, floor: u64, head: u64) {
+pub fn check(disk: &Memory, floor: u64, head: u64) {
     let disk = disk.fork();
     let store = open(disk.clone(), 900).unwrap();
     check_clean(&store);
@@ -183,7 +184,7 @@ fn a_dry_run_says_what_a_real_one_does_and_does_nothing() {
             let size = |path: String| {
                 let (dir, name) = path.rsplit_once('/').unwrap();
                 let dir = disk.open_root(Path::new(dir)).unwrap();
-                disk.size(&disk.open(&dir, name, batchweave::storage::Access::Read).unwrap()).unwrap()
+                disk.size(&disk.open(&dir, name, Access::Read).unwrap()).unwrap()
             };
             log.map(size).sum()
         };
@@ -272,441 +273,6 @@ fn a_floor_where_history_was_rewound_to_frees_all_before_it() {
     check(&disk, 20, 80);
 }
 
-#[test]
-fn a_sleeper_whose_segment_was_reclaimed_is_not_acknowledged_there() {
-    for (method, name) in [
-        (Method::MakeDir, "log/000000000001"),
-        (Method::CreateExclusive, "marks/000000000001"),
-        (Method::Link, "log/000000000001/"),
-    ] {
-        let disk = disk_with(13);
-        let (process, _store, mut sleeping) = sleeper(&disk, "a");
-        let elsewhere = disk.clone();
-        let sleep = Match::method(method).named(name).nth(1);
-        process.set_plan(Plan::new().meanwhile(sleep, move || {
-            let store = open(elsewhere.clone(), 60).unwrap();
-            let mut other = store.producer("b").unwrap();
-            for _ in 0..50 {
-                publish(&mut other).unwrap();
-            }
-            checkpoint(&store, "g", "c0", 60);
-            assert!(store.reclaim(&keep(1)).unwrap().segments.count >= 2);
-            if method == Method::Link {
-                let log = elsewhere.open_root(Path::new(&dir_path(&[names::LOG]))).unwrap();
-                elsewhere.make_dir(&log, "000000000001").unwrap();
-            }
-        }));
-        // The 14th: the Open of the sleeper took version 15.
-        let published = publish(&mut sleeping).unwrap();
-        assert!(published.version.get() > 50, "{method}: acknowledged where nobody reads");
-        let store = open(disk.clone(), 70).unwrap();
-        check_clean(&store);
-        let stray = segments(&disk, "log")[0] == 1;
-        let report = store.reclaim(&keep(1)).unwrap();
-        assert_eq!(report.litter_names.iter().any(|name| name == "log/000000000001"), stray, "{report:?}");
-        assert!(segments(&disk, "log")[0] > 1, "what a sleeper left goes too");
-        check_clean(&open(disk, 71).unwrap());
-    }
-}
-
-/// A disk on which a reclaim with `keep(1)` drops, raises the floor and removes.
-fn to_be_reclaimed() -> Memory {
-    let disk = disk_with(110);
-    let store = open(disk.clone(), 50).unwrap();
-    checkpoint(&store, "g", "c0", 20);
-    checkpoint(&store, "g", "c1", 70);
-    disk
-}
-
-/// Runs `meanwhile` on a fork of the disk in each call of a reclaim in turn, and `then` after it.
-fn in_each_call(
-    base: &Memory,
-    meanwhile: impl Fn(&Memory) + Send + Sync + Clone + 'static,
-    then: impl Fn(&Memory, Reclaimed),
-) {
-    for call in 1.. {
-        let disk = base.fork();
-        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-        let store = open_with(process.clone(), 55, &Settings::new()).unwrap();
-        let before = process.calls();
-        let (elsewhere, act) = (disk.clone(), meanwhile.clone());
-        process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || act(&elsewhere)));
-        let report = store.reclaim(&keep(1)).unwrap_or_else(|error| panic!("in call {call}: {error}"));
-        if process.calls() - before < call {
-            return;
-        }
-        then(&disk, report);
-    }
-}
-
-#[test]
-fn two_reclaimers_at_once_do_what_one_does() {
-    let base = to_be_reclaimed();
-    let alone = base.fork();
-    open(alone.clone(), 55).unwrap().reclaim(&keep(1)).unwrap();
-    in_each_call(
-        &base,
-        |disk| drop(open(disk.clone(), 60).unwrap().reclaim(&keep(1)).unwrap()),
-        |disk, report| {
-            assert_eq!(report.floor.get(), 70);
-            assert_eq!(left(disk), left(&alone));
-        },
-    );
-    check(&alone, 70, 110);
-}
-
-#[test]
-fn a_reclaimer_sleeps_while_a_group_needs_more() {
-    // A group that opens below its floor before the Floor is linked is protected; after it, it is refused.
-    let base = to_be_reclaimed();
-    in_each_call(
-        &base,
-        |disk| {
-            let store = open(disk.clone(), 60).unwrap();
-            if store.info().unwrap().floor.get() <= 30 {
-                group(&store, "late", 30);
-            }
-        },
-        |disk, report| {
-            let store = open(disk.clone(), 61).unwrap();
-            let floor = store.info().unwrap().floor.get();
-            let late =
-                store.inner().current().unwrap().state.groups.keys().any(|name| name.as_str() == "late");
-            assert_eq!((floor, report.floor.get()), if late { (30, 30) } else { (70, 70) });
-            check_steps(&store, floor, 110);
-            check_clean(&store);
-        },
-    );
-}
-
-#[test]
-fn a_reclaimer_frozen_before_a_removal_through_hundreds_of_commits_harms_nothing() {
-    let base = to_be_reclaimed();
-    for (method, nth) in [
-        (Method::List, 4),
-        (Method::Link, 2),
-        (Method::SyncDir, 1),
-        (Method::Remove, 3),
-        (Method::RemoveDir, 2),
-    ] {
-        let disk = base.fork();
-        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-        let store = open_with(process.clone(), 55, &Settings::new()).unwrap();
-        let elsewhere = disk.clone();
-        process.set_plan(Plan::new().meanwhile(Match::method(method).nth(nth), move || {
-            let store = open(elsewhere.clone(), 60).unwrap();
-            let mut producer = store.producer("a").unwrap();
-            for _ in 0..520 {
-                publish(&mut producer).unwrap();
-            }
-            checkpoint(&store, "g", "c9", 600);
-            store.reclaim(&keep(2)).unwrap();
-        }));
-        store.reclaim(&keep(1)).unwrap();
-        let floor = open(disk.clone(), 61).unwrap().info().unwrap().floor.get();
-        assert!(floor == 70 || floor == 600, "{floor}");
-        check(&disk, floor, 630);
-    }
-}
-
-#[test]
-fn a_checkpoint_that_a_rewind_has_made_the_last_is_not_dropped() {
-    let base = to_be_reclaimed();
-    in_each_call(
-        &base,
-        |disk| {
-            let store = open(disk.clone(), 60).unwrap();
-            if store.info().unwrap().floor.get() < 70 {
-                rewind(&store, 69);
-            }
-        },
-        |disk, _| {
-            let store = open(disk.clone(), 61).unwrap();
-            let checkpoints = |store: &Store| -> Vec<u64> {
-                let tail = store.inner().current().unwrap();
-                tail.state.groups.values().flat_map(|one| &one.checkpoints).map(|c| c.step.get()).collect()
-            };
-            let floor = store.info().unwrap().floor.get();
-            let order: Vec<_> = store
-                .commits(0.into())
-                .unwrap()
-                .filter_map(|commit| commit.ok().filter(|commit| commit.void.is_none()))
-                .map(|commit| commit.kind)
-                .filter(|kind| kind == "drop" || kind == "rewind")
-                .collect();
-            let dropped_first = order.first().is_some_and(|kind| kind == "drop");
-            let left = checkpoints(&store);
-            if floor == 70 {
-                return check_steps(&store, 70, 110);
-            }
-            assert_eq!(left, if dropped_first { vec![] } else { vec![20] }, "{order:?}");
-            assert!(floor <= 69, "{floor}");
-            check_steps(&store, if left.is_empty() { floor } else { 20 }, 69);
-            check_clean(&store);
-        },
-    );
-}
-
-#[test]
-fn whatever_call_fails_another_reclaim_ends_as_if_none_had() {
-    let base = to_be_reclaimed();
-    let alone = base.fork();
-    open(alone.clone(), 55).unwrap().reclaim(&keep(1)).unwrap();
-    let alone = left(&alone);
-    for lost in [false, true] {
-        for call in 1.. {
-            let disk = base.fork();
-            let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-            let store = open_with(process.clone(), 55, &Settings::new()).unwrap();
-            let (before, calls) = (process.calls(), Match::any().nth(call));
-            process.set_plan(match lost {
-                true => Plan::new().lose_reply(calls, errno::EIO),
-                false => Plan::new().fail(calls, errno::EIO),
-            });
-            let failed = store.reclaim(&keep(1)).err();
-            if process.calls() - before < call {
-                break;
-            }
-            process.set_plan(Plan::new());
-            check_clean(&open(disk.clone(), 61).unwrap());
-            let report = store.reclaim(&keep(1)).unwrap_or_else(|error| {
-                panic!("after {failed:?} in call {call} (reply lost: {lost}): {error}")
-            });
-            assert_eq!(report.floor.get(), 70);
-            // An outcome that was unknown may have left a commit that is void.
-            if failed.is_none_or(|error| error.commit_version().is_none()) {
-                assert_eq!(left(&disk), alone, "call {call} (reply lost: {lost})");
-            }
-            check(&disk, 70, 110);
-        }
-    }
-}
-
-#[test]
-fn a_reader_that_sleeps_gets_the_step_or_is_told_that_it_was_reclaimed() {
-    let base = to_be_reclaimed();
-    for class in [MountClass::Local, MountClass::CloseToOpen] {
-        for step in [19u64, 45, 75] {
-            for warm in [false, true] {
-                for call in 1.. {
-                    let disk = base.fork();
-                    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-                    let settings = Settings::new().mount_class(class).io_patience(Duration::ZERO);
-                    let store = open_with(process.clone(), 55, &settings).unwrap();
-                    if warm {
-                        store.info().unwrap();
-                    }
-                    let (before, elsewhere) = (process.calls(), disk.clone());
-                    process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || {
-                        open(elsewhere.clone(), 60).unwrap().reclaim(&keep(1)).unwrap();
-                    }));
-                    let started = store.run(Start::Step(step.into())).map(drop);
-                    let read = store.batch(step.into()).and_then(|batch| batch.slice(0));
-                    let told = |error: &batchweave::Error| {
-                        assert_eq!(
-                            error.kind(),
-                            ErrorKind::Reclaimed,
-                            "{class}, step {step}, call {call}: {error}"
-                        );
-                        // A run that begins at a step looks for the lineage of the one before.
-                        let about = error.about_step().unwrap().get();
-                        assert!(step < 70 && (about == step || about + 1 == step), "{error}");
-                    };
-                    let _ = started.inspect_err(told);
-                    match read {
-                        Ok(slice) => assert_eq!(parse(&slice), ("a".to_owned(), step)),
-                        Err(error) => told(&error),
-                    }
-                    if process.calls() - before < call {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn an_index_builder_that_was_overtaken_goes_on() {
-    // Its own segment's states lie in what may go as soon as another has begun the next segment.
-    for call in 1.. {
-        let disk = new_disk();
-        let store = open(disk.clone(), 40).unwrap();
-        let mut old = store.producer("old").unwrap();
-        publish(&mut old).unwrap();
-        let (process, watched, mut slow) = sleeper(&disk, "a");
-        let mut b = store.producer("b").unwrap();
-        let mut middle = store.producer("middle").unwrap();
-        while publish(&mut b).unwrap().version.get() < 20 {}
-        publish(&mut middle).unwrap();
-        while publish(&mut b).unwrap().version.get() < 46 {}
-        publish(&mut slow).unwrap();
-        let before = process.calls();
-        let other = parking_lot::Mutex::new(b);
-        process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || {
-            publish(&mut other.lock()).unwrap();
-            let next = store.info().unwrap().next_step;
-            store.reclaim(&ReclaimOptions::new().up_to(next)).unwrap();
-        }));
-        publish(&mut slow).unwrap_or_else(|error| panic!("in call {call}: {error}"));
-        if process.calls() - before < call {
-            return;
-        }
-        assert_eq!(watched.producers().unwrap().len(), 4);
-        check_clean(&open(disk, 70).unwrap());
-    }
-}
-
-#[test]
-fn only_dead_drafts_are_litter() {
-    let disk = disk_with(20);
-    let stage = dir_path(&[names::STAGE]);
-    let (process, store, mut live) = sleeper(&disk, "b");
-    publish(&mut live).unwrap();
-    let open_draft = live.draft().unwrap();
-    let incarnation = live.incarnation();
-    let put = |producer: &str, incarnation: Incarnation, first: u64, nonce: u8| {
-        let producer = producer.parse().unwrap();
-        let name = staged_draft(&producer, incarnation, Sequence::new(first), Nonce::new([nonce; 16]));
-        write_file(&disk, &stage, &name, b"bytes");
-        name
-    };
-    let dead = [
-        put("b", incarnation, 0, 1),
-        put("b", Incarnation::new(0), 5, 2),
-        put("unknown", Incarnation::new(3), 0, 3),
-        put("a", Incarnation::new(7), 20, 4),
-    ];
-    let alive = [put("b", incarnation, 1, 5), put("b", Incarnation::new(1000), 0, 6)];
-    let strange = "not one of ours";
-    write_file(&disk, &stage, strange, b"");
-    let report = store.reclaim(&ReclaimOptions::new()).unwrap();
-    let mut expected = dead.map(|name| format!("stage/{name}"));
-    expected.sort();
-    assert_eq!((report.litter_names, report.litter.bytes), (expected.to_vec(), 20));
-    let staged: Vec<_> = disk.paths().into_iter().filter(|path| path.contains("/stage/")).collect();
-    let stays = |name: &str| staged.iter().any(|path| path.ends_with(name));
-    assert!(alive.iter().all(|name| stays(name)) && stays(strange), "{staged:?}");
-    // Beside stage/ itself and the draft that is being written.
-    assert_eq!(staged.len(), alive.len() + 3, "{staged:?}");
-    // What may yet come in: one whose outcome is unknown (R2).
-    drop(open_draft);
-    let lost = Match::method(Method::Link);
-    process.set_plan(Plan::new().fail(lost, errno::EIO));
-    let draft = draft(&mut live, 1).unwrap();
-    let failed = live.publish(draft, state("b", 1)).unwrap_err();
-    assert!(failed.draft.is_none(), "its outcome is unknown");
-    process.set_plan(Plan::new());
-    open(disk.clone(), 60).unwrap().reclaim(&ReclaimOptions::new()).unwrap();
-    live.flush().unwrap();
-    assert_eq!(live.next_sequence().get(), 2);
-}
-
-#[test]
-fn a_draft_that_is_in_the_log_is_litter_and_its_bytes_stay() {
-    let disk = disk_with(20);
-    let (process, store, mut live) = sleeper(&disk, "b");
-    process.set_plan(Plan::new().fail(Match::method(Method::Remove), errno::EIO));
-    publish(&mut live).unwrap();
-    process.set_plan(Plan::new());
-    let report = store.reclaim(&ReclaimOptions::new()).unwrap();
-    assert_eq!((report.litter.count, report.litter.bytes), (1, 0));
-    assert_eq!(parse(&store.batch(20.into()).unwrap().slice(0).unwrap()), ("b".to_owned(), 0));
-}
-
-#[test]
-fn a_draft_opened_since_the_names_were_listed_is_alive() {
-    // Its producer's Open is newer than any view from before the listing.
-    let disk = disk_with(20);
-    for call in 1..12 {
-        let disk = disk.fork();
-        let (process, store, old) = sleeper(&disk, "b");
-        drop(old);
-        let elsewhere = disk.clone();
-        let held = Arc::new(parking_lot::Mutex::new(None));
-        let holder = held.clone();
-        process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || {
-            let mut producer = open(elsewhere.clone(), 60).unwrap().producer("b").unwrap();
-            let draft = draft(&mut producer, 1).unwrap();
-            *holder.lock() = Some((producer, draft));
-        }));
-        assert_eq!(store.reclaim(&ReclaimOptions::new()).unwrap().litter.count, 0);
-        let (mut producer, draft) = held.lock().take().unwrap();
-        producer.publish(draft, "state").unwrap();
-    }
-}
-
-#[test]
-fn control_files_are_litter_when_seen_twice() {
-    let disk = disk_with(20);
-    let name = staged_control("floor", Nonce::new([7; 16]));
-    write_file(&disk, &dir_path(&[names::STAGE]), &name, b"1234");
-    let store = open(disk.clone(), 50).unwrap();
-    let first = store.reclaim(&ReclaimOptions::new()).unwrap();
-    assert_eq!((first.litter.count, &first.control_seen), (0, &vec![name.clone()]));
-    let unrelated = store.reclaim(&ReclaimOptions::new()).unwrap();
-    assert_eq!(unrelated.litter.count, 0, "who doesn't say what he has seen hasn't seen it");
-    let second = store.reclaim(&ReclaimOptions::new().control_seen(first.control_seen)).unwrap();
-    assert_eq!((second.litter.count, second.litter.bytes), (1, 4));
-    assert_eq!((second.litter_names, second.control_seen), (vec![format!("stage/{name}")], vec![]));
-}
-
-/// Removes every control file in stage/, as a reclaim that sees them a second time does.
-fn take_control_files(disk: &Memory) {
-    let store = open(disk.clone(), 60).unwrap();
-    let seen = store.reclaim(&ReclaimOptions::new()).unwrap().control_seen;
-    assert!(!seen.is_empty(), "there is none to take");
-    let report = store.reclaim(&ReclaimOptions::new().control_seen(seen)).unwrap();
-    assert!(report.litter.count > 0);
-}
-
-#[test]
-fn whoever_lives_and_loses_a_control_file_stages_it_again() {
-    for primitive in [Primitive::Link, Primitive::RenameNoreplace] {
-        let fails = || match primitive {
-            Primitive::Link => Plan::new(),
-            _ => Plan::new().fail(Match::method(Method::Link), errno::EPERM),
-        };
-        let method = if primitive == Primitive::Link { Method::Link } else { Method::RenameNoreplace };
-        // The Open of a name, and an index at a boundary.
-        for (versions, target) in [(5, "log/"), (15, "index/")] {
-            let disk = Memory::new();
-            let process = Arc::new(Fault::new(Arc::new(disk.clone()), fails()));
-            let store = create(process.clone(), 1, options(), &Settings::new()).unwrap();
-            assert_eq!(store.info().unwrap().primitive, primitive);
-            let mut producer = store.producer("a").unwrap();
-            for _ in 1..versions {
-                publish(&mut producer).unwrap();
-            }
-            let elsewhere = disk.clone();
-            let wake = Match::method(method).named(&format!("-> {target}")).nth(1);
-            let wake_staged = wake.when(move |on| on.contains("stage/-") && on.contains(target));
-            process.set_plan(fails().meanwhile(wake_staged, move || take_control_files(&elsewhere)));
-            if target == "log/" {
-                store.producer("b").unwrap();
-            } else {
-                while publish(&mut producer).unwrap().version.get() < 17 {}
-            }
-            check_clean(&open(disk, 70).unwrap());
-        }
-    }
-}
-
-#[test]
-fn names_that_the_store_does_not_give_stay() {
-    let disk = to_be_reclaimed();
-    write_file(&disk, &segment_path(20), ".nfs0000000000000001", b"an open file of another client");
-    let store = open(disk.clone(), 50).unwrap();
-    let report = store.reclaim(&keep(1)).unwrap();
-    assert_eq!(segments(&disk, "log")[..2], [1, 4]);
-    assert_eq!(report.segments.count, 3);
-    let dir = disk.open_root(Path::new(&segment_path(20))).unwrap();
-    assert_eq!(disk.list(&dir).unwrap(), [".nfs0000000000000001"]);
-    disk.remove(&dir, ".nfs0000000000000001").unwrap();
-    assert_eq!(store.reclaim(&keep(1)).unwrap().litter_names, ["log/000000000001"]);
-    check(&disk, 70, 110);
-}
-
 /// Calls by method of a reclaim that frees three segments and keeps so many.
 fn cost(retained: u64) -> BTreeMap<String, u64> {
     let size = u64::from(SEGMENT_SIZE_MIN);
@@ -722,6 +288,15 @@ fn cost(retained: u64) -> BTreeMap<String, u64> {
     assert_eq!((report.segments.count, report.indexes.count), (3, 2));
     let spent = counts().zip(before).map(|((method, now), (_, then))| (method, now - then));
     spent.filter(|(_, calls)| *calls > 0).collect()
+}
+
+#[test]
+fn what_is_left_of_a_long_log_is_found() {
+    // Most indexes that a search could begin with are gone.
+    let disk = disk_with(400);
+    checkpoint(&open(disk.clone(), 50).unwrap(), "g", "c0", 300);
+    open(disk.clone(), 51).unwrap().reclaim(&keep(1)).unwrap();
+    check(&disk, 300, 400);
 }
 
 #[test]
