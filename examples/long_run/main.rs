@@ -1,12 +1,12 @@
-//! A run of a million steps in one process: what it takes of memory and disk stays as it was after a thousand,
-//! and no operation asks more of the filesystem.
+//! A run of a million steps in one process: what it takes of memory and disk stays as it was after a
+//! thousand, and no operation asks more of the filesystem.
 //!
 //!     cargo run --release --example long_run -- [--steps N] [DIRECTORY]
 //!
 //! Each cycle is one segment of 16 versions: 13 steps that are published and delivered, a checkpoint, and a
-//! reclaim that keeps two checkpoints, which writes a Drop and a Floor. So versions are equal modulo the segment
-//! size whenever a cycle ends, and what is counted then has to be equal: calls by kind, not times, which are
-//! printed beside.
+//! reclaim that keeps two checkpoints, which writes a Drop and a Floor. So versions are equal modulo the
+//! segment size whenever a cycle ends, and what is counted then has to be equal: calls by kind, not times,
+//! which are printed beside.
 
 mod measure;
 
