@@ -260,7 +260,11 @@ impl Reader {
 
     /// What can't be read may have been freed since the log was looked at last (R7): then that is said.
     fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
-        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) || self.look_at_once().is_err() {
+        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
+            return error;
+        }
+        // Where this handle last looked may be removed too: then only the marks say so.
+        if self.advance(self.log.tail.take(), Care::Answering).is_err() {
             return error;
         }
         let tail = self.log.tail.take();
