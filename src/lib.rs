@@ -135,6 +135,7 @@ pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
+pub use lifecycle::lost::LostReport;
 pub use lifecycle::reclaimed::{DroppedCheckpoint, Freed, Holder, ReclaimOptions, Reclaimed};
 pub use lifecycle::repair::{RepairOptions, RepairReport, Repaired};
 pub use lifecycle::rewind::{RewindOptions, RewindReport, SetBack};

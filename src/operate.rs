@@ -122,11 +122,19 @@ impl Store {
     /// Rebuilds every index that is missing or can't be read, from the log: with it, a store opens and reads
     /// again. It may run while everybody goes on. A store without such an index is left as it is.
     ///
-    /// A commit that is lost or damaged isn't mended; [`Store::verify`] names it.
+    /// A commit of the newest segment that is missing, or isn't what was written, closes the store. What it
+    /// takes along is told; and with [`RepairOptions::confirm`], which says that *all processes have closed
+    /// the store*, it is dropped, as by a [rewind](Store::rewind) to the last step that is whole before it:
+    /// then the store opens again, and producers go on from there. What can still be read of what came after
+    /// it is kept in `stage/`, for people. A commit of an older segment takes only its own steps along, and
+    /// isn't mended: [`Store::verify`] names it, [`Store::skip`] passes over its steps.
+    ///
+    /// Stopped at any point, it goes on when it is called again.
     ///
     /// # Errors
-    /// `Full` or `Io` when an index can't be written, `Corrupt` without any mark. An index that can't be
-    /// rebuilt, since the log before it isn't whole, is in the report.
+    /// `Full` or `Io` when something can't be written, or can't be read now: that isn't given up. `Corrupt`
+    /// without any mark or without the newest segment. An index that can't be rebuilt, since the log before
+    /// it isn't whole, is in the report.
     ///
     /// ```
     /// use batchweave::{Counts, Options, RepairOptions, Step, Store};

@@ -16,6 +16,8 @@
 mod groups;
 #[path = "crash_points/history.rs"]
 mod history;
+#[path = "crash_points/lost.rs"]
+mod lost;
 #[path = "crash_points/reclaim.rs"]
 mod reclaim;
 #[expect(dead_code, reason = "what needs no waiting isn't needed here")]

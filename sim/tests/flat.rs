@@ -142,12 +142,13 @@ fn read(store: &Store, step: Step) {
     store.batch(step).unwrap().slice(0).unwrap();
 }
 
-/// A seek may open as many indexes as bisection needs: one more whenever the segments have doubled.
+/// A seek may open as many indexes as a search from the end backwards, and then by bisection, needs: two more
+/// whenever the step is twice as far from the end.
 fn check_seeks(disk: &Memory, class: MountClass) {
     let head = open(Arc::new(disk.clone()), &Arc::new(Seeded::new(3)), class).info().unwrap().next_step.get();
-    let segments = head / SEGMENT + 1;
-    let most = u64::from(segments.ilog2()) + 1;
     for step in [0, 1, head / 7, head / 3, head / 2, head - 3 * SEGMENT] {
+        let segments = (head - step) / SEGMENT + 1;
+        let most = 2 * u64::from(segments.ilog2()) + 1;
         let mut meter = Meter::new(disk);
         let store = open(meter.process.clone(), &Arc::new(Seeded::new(3)), class);
         store.info().unwrap();

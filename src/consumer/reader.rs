@@ -149,10 +149,13 @@ impl Reader {
         self.advance(self.log.tail.take(), Care::Writing)
     }
 
-    /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs.
-    pub(crate) fn holding(&self, step: Step, until: Duration) -> Result<Generation> {
-        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX {
-            self.look(until)?;
+    /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs,
+    /// if the log's end can be looked at now. A step that is known is read without that.
+    pub(crate) fn holding(&self, step: Step) -> Result<Generation> {
+        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX
+            && let Err(error) = self.look_at_once()
+        {
+            tracing::debug!(%error, %step, "read as of the last look at the log");
         }
         let known = self.log.tail.take();
         if known.state.next_step() > step {
@@ -309,8 +312,8 @@ impl Reader {
         for number in first..first.saturating_add(per_step.into()) {
             let (located, waiting) = {
                 let mut tail = self.log.tail.take();
-                // Whoever writes by this handle moves the tail on, past a change of history too: what is found
-                // after it isn't this generation's step (P2).
+                // Whoever writes by this handle moves the tail on, past a change of history too: what is
+                // found after it isn't this generation's step (P2).
                 same_history(generation, tail.state.generation)?;
                 let located = self.log.locate(&tail, number.into())?;
                 (located, tail.take_opened(located.version))

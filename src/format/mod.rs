@@ -16,6 +16,7 @@ pub mod index;
 pub mod names;
 pub mod part;
 pub mod record;
+pub mod stopper;
 pub mod store;
 
 #[cfg(test)]

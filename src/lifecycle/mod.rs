@@ -6,6 +6,7 @@ mod dead;
 mod floor;
 pub(crate) mod group;
 mod litter;
+pub(crate) mod lost;
 pub(crate) mod reclaim;
 pub(crate) mod reclaimed;
 mod remove;

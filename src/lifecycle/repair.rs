@@ -1,29 +1,35 @@
 //! Mending what can be mended while everybody goes on: indexes, which say nothing that the log doesn't.
 //!
-//! - An index is rebuilt from the one before it and its segment's commits, and renamed over what is there: the
-//!   same bytes, so it harms nobody who has the old one open, and any number may do it at once.
-//! - A readable header that differs from the rebuilt one says that the *log* isn't what it was: then nothing is
-//!   replaced.
-//! - A lost or damaged commit isn't mended here: that takes steps away, and needs everybody to be away.
+//! - An index is rebuilt from the one before it and its segment's commits, and renamed over what is there:
+//!   the same bytes, so it harms nobody who has the old one open, and any number may do it at once.
+//! - A readable header that differs from the rebuilt one says that the *log* isn't what it was: then nothing
+//!   is replaced.
+//! - A commit that is lost takes steps along, and needs everybody to be away ([`super::lost`]): without a
+//!   word that they are, it is only told.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::lost::{self, LostReport};
 use crate::commit::staged::{discard, open_stage, stage_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::index::Header;
 use crate::format::names;
 use crate::id::Segment;
+use crate::log::tail::Tail;
 use crate::log::{Log, index, marks, rebuild};
 
 /// How a store is repaired; see [`Store::repair`](crate::Store::repair).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Say what would be done, and do nothing (default: do it). Of several broken indexes in a row it can tell
-    /// of the first only: the others follow from that one.
+    /// Say what would be done, and do nothing (default: do it). Of several broken indexes in a row it can
+    /// tell of the first only: the others follow from that one.
     pub dry_run: bool,
+    /// All processes have closed the store, on every host, and what a lost commit takes along may be dropped
+    /// (default: it is only told).
+    pub confirm: bool,
 }
 
 impl RepairOptions {
@@ -38,6 +44,13 @@ impl RepairOptions {
         self.dry_run = dry_run;
         self
     }
+
+    /// Sets [`RepairOptions::confirm`].
+    #[must_use]
+    pub fn confirm(mut self, confirm: bool) -> Self {
+        self.confirm = confirm;
+        self
+    }
 }
 
 /// What a repair has done, or would do; see [`Store::repair`](crate::Store::repair).
@@ -48,6 +61,10 @@ pub struct RepairReport {
     pub rebuilt: Vec<Repaired>,
     /// Those that can't be, and why.
     pub left: Vec<Repaired>,
+    /// What a lost commit takes along, or would.
+    pub lost: Option<LostReport>,
+    /// Whether that was dropped.
+    pub dropped: bool,
 }
 
 /// Something that a repair has looked at; see [`RepairReport`].
@@ -60,7 +77,7 @@ pub struct Repaired {
     pub what: String,
 }
 
-/// Rebuilds every index that can't be read.
+/// Rebuilds every index that can't be read; then sees to a lost commit.
 ///
 /// # Errors
 /// As the documentation of the facade says.
@@ -87,6 +104,21 @@ pub(crate) fn repair(log: &Log, options: RepairOptions) -> Result<RepairReport> 
     }
     log.indexes.clear();
     log.tail.take().forget_handles();
+    // Without the index that it follows nobody can tell what the newest segment was.
+    let follows = newest.previous().map(|before| rebuild::fault(log, before)).transpose()?.flatten();
+    match follows {
+        Some(error) if error.kind() == ErrorKind::Io => return Err(error),
+        Some(_) => return Ok(report),
+        None => {}
+    }
+    if let Some(lost) = lost::find(log)? {
+        report.dropped = options.confirm && !options.dry_run;
+        report.lost = Some(if report.dropped { lost.drop_it(log)? } else { lost.report });
+    }
+    if report.dropped {
+        *log.tail.take() = Tail::unloaded(log.parts_per_step());
+        log.indexes.clear();
+    }
     Ok(report)
 }
 
@@ -133,7 +165,8 @@ fn readable_header(log: &Log, segment: Segment) -> Option<Header> {
     opened.ok().flatten().map(|(_, header)| header)
 }
 
-/// A staged file, whole and durable, takes the name: whoever looks finds the old bytes or all of the new ones.
+/// A staged file, whole and durable, takes the name: whoever looks finds the old bytes or all of the new
+/// ones.
 fn replace(log: &Log, segment: Segment, bytes: &[u8]) -> Result<()> {
     let (stage, name) = (open_stage(log)?, names::segment(segment));
     let at = || log.path_of([names::INDEX, &name]);

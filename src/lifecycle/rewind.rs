@@ -1,8 +1,8 @@
 //! Dropping the newest steps: a rewind takes the stream and its producers back to where they were right
 //! before a step came in.
 //!
-//! - Its record is self-contained: sequence, state and all else of every producer as of that step, never as of
-//!   now, so that replay looks at nothing but state and record.
+//! - Its record is self-contained: sequence, state and all else of every producer as of that step, never as
+//!   of now, so that replay looks at nothing but state and record.
 //! - It depends on the head: what came between staging and link makes it void (a producer that it doesn't
 //!   speak of, another generation), and then it is made anew.
 //! - It acts on the history that was there when it was called. Another rewind that came first is told, never
@@ -186,7 +186,10 @@ fn check(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<(
 
 /// The record, and the states that it describes: everything as it was right before the first part that it
 /// drops.
-fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<Control> {
+///
+/// # Errors
+/// `Corrupt`, `Unsupported` or `Io` when that can't be read.
+pub(super) fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<Control> {
     let past = Past::before(log, tail, step.first_part(log.parts_per_step()))?;
     let newest = tail.state.next_part;
     let mut states = match is_planted(Bug::RewindOfNow) {

@@ -1,8 +1,10 @@
 //! Passing over published steps, and dropping a finished producer's name.
 //!
-//! - A skip changes what every later run delivers, so it begins a generation; no step is dropped or renumbered.
+//! - A skip changes what every later run delivers, so it begins a generation; no step is dropped or
+//!   renumbered.
 //! - A name is dropped only when nothing of it can be read any more: then nobody can tell that it is gone.
-//! - An effect that is there already is done, not an error, so that a command can be repeated after any crash.
+//! - An effect that is there already is done, not an error, so that a command can be repeated after any
+//!   crash.
 
 use super::rewind::check_history;
 use crate::commit::writer::{Settled, append_control, append_made, given_up};

@@ -2,8 +2,8 @@
 //! segment's own commits, and so with the same bytes as the first time.
 //!
 //! - Nothing of what it stands for is taken from the index that is to be replaced.
-//! - What isn't a whole segment gives no index: a commit that is missing, or contradicts what others have seen
-//!   (R10), is an error.
+//! - What isn't a whole segment gives no index: a commit that is missing, or contradicts what others have
+//!   seen (R10), is an error.
 
 use std::io;
 use std::sync::Arc;
@@ -37,6 +37,19 @@ pub fn fault(log: &Log, segment: Segment) -> Result<Option<Error>> {
 /// # Errors
 /// `Corrupt` or `Io` when the index before it, or a commit, can't be read.
 pub fn index(log: &Log, segment: Segment) -> Result<(Vec<u8>, Header)> {
+    let mut tail = begin(log, segment)?;
+    let end = segment.next().first_version(log.segment_size());
+    while tail.state.next_version < end {
+        replay_next(log, &mut tail)?;
+    }
+    build::index(log, &tail, segment)
+}
+
+/// The log as it was before the first version of a segment.
+///
+/// # Errors
+/// `Corrupt` or `Io` when the index before it can't be read.
+pub fn begin(log: &Log, segment: Segment) -> Result<Tail> {
     let mut tail = Tail::unloaded(log.parts_per_step());
     if let Some(previous) = segment.previous() {
         let before = before(log, previous)?;
@@ -44,13 +57,20 @@ pub fn index(log: &Log, segment: Segment) -> Result<(Vec<u8>, Header)> {
         tail.base = tail.state.next_version;
         tail.before = Some(before);
     }
-    let end = segment.next().first_version(log.segment_size());
-    while tail.state.next_version < end {
-        let version = tail.state.next_version;
-        replay(log, &mut tail, version)
-            .map_err(|error| error.version(version).at(log.commit_path(version)))?;
-    }
-    build::index(log, &tail, segment)
+    Ok(tail)
+}
+
+/// Replays one more version, which has to be there.
+///
+/// # Errors
+/// `Corrupt` when it is missing, isn't whole or contradicts what is known; `Unsupported`, `Io`.
+pub fn replay_next(log: &Log, tail: &mut Tail) -> Result<()> {
+    let version = tail.state.next_version;
+    replay(log, tail, version).map_err(|error| {
+        // Whoever looks again looks in a directory opened anew.
+        *log.segment_dir.lock() = None;
+        error.version(version).at(log.commit_path(version))
+    })
 }
 
 fn before(log: &Log, segment: Segment) -> Result<Arc<Index>> {

@@ -22,7 +22,11 @@ fn prepared(next: u64) -> Memory {
 
 /// Stops a process at each call of `act` in turn; what is left is examined on what is live, and on what power
 /// cuts leave. `done` says whether the effect is there, and checks that it isn't there by halves.
-fn stop_everywhere(disk: &Memory, act: impl Fn(&Store) -> Result<()>, done: impl Fn(&Memory, &str) -> bool) {
+pub(super) fn stop_everywhere(
+    disk: &Memory,
+    act: impl Fn(&Store) -> Result<()>,
+    done: impl Fn(&Memory, &str) -> bool,
+) {
     let mut absent = 0;
     for call in 0.. {
         let fork = disk.fork();

@@ -1,5 +1,5 @@
-//! Somebody sleeps in each call of a command in turn, while two segments pass, and a newer command of its kind
-//! with them: the log is whole whatever he makes of it (R6).
+//! Somebody sleeps in each call of a command in turn, while two segments pass, and a newer command of its
+//! kind with them: the log is whole whatever he makes of it (R6).
 
 use std::sync::Arc;
 
