@@ -156,7 +156,7 @@ impl Driver<'_> {
         }
         let (from, parts, generation) = (rewound.next_step, rewound.parts, rewound.generation);
         self.event(format!(
-            "store rewound from step {from} to checkpoint {}: {parts} batches dropped, generation {generation}",
+            "store rewound from step {from} to {}: {parts} batches dropped, generation {generation}",
             to.name
         ));
         self.rewound = Some(rewound);

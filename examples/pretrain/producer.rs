@@ -1,8 +1,8 @@
 //! A producer: packs its partition of the corpus and publishes it, one global batch after the other.
 //!
 //! It may die at any instruction. The next process that opens the name fences it and goes on from the cursor
-//! that was committed with the last batch that is in: nothing is left out, nothing comes twice. A rewind takes
-//! that cursor back with the batches, and fences it too: it ends, and is started again.
+//! that was committed with the last batch that is in: nothing is left out, nothing comes twice. A rewind
+//! takes that cursor back with the batches, and fences it too: it ends, and is started again.
 
 use std::io::Write;
 
