@@ -100,6 +100,28 @@ bugs! {
     /// P6: who writes first doesn't make STORE's name durable. Needs a power cut after something was
     /// acknowledged.
     StoreUnsynced "store-unsynced",
+    /// P4: replay takes Checkpoints of an older incarnation of their group, and so does their writer. Needs a
+    /// group opened anew, or retired, while its older trainer still runs.
+    CheckpointLate "checkpoint-late",
+    /// P5, P6: what a Floor has freed is removed before that Floor is durable, its directory not synced. Needs
+    /// a power cut after a reclaim, which leaves the removals and loses the Floor.
+    FloorUnsynced "floor-unsynced",
+    /// P4: a group's incarnations are counted from 0 whenever nobody has it, so an older one may be taken for
+    /// the newest. Needs a group that is begun; an older one passes once it was retired and begun anew.
+    IncarnationsCounted "incarnations-counted",
+    /// P3: a rewind takes the states that producers have now, not those as of its step. Needs a rewind that
+    /// drops a part.
+    RewindOfNow "rewind-of-now",
+    /// P2: a skip begins no generation, so runs before and after it deliver different steps as their n-th,
+    /// and none is told. Needs a skip.
+    SkipSilent "skip-silent",
+    /// P7: a reclaim lists names after it has looked at the log, and takes for dead what came between: the
+    /// staged file of a producer opened meanwhile. Needs one who opens a name and writes while another's
+    /// reclaim sleeps between the two, and nothing else that may explain a vanished file.
+    ReclaimOlderView "reclaim-older-view",
+    /// R6: a segment is removed as soon as the next one is begun, so nobody who looks at the marks sees that
+    /// the log has moved on. Needs a reclaim while a writer or reader is in the segment before the newest.
+    RemovedEarly "removed-early",
 }
 
 /// The bug that is planted, by its place from 1; 0 for none.

@@ -159,6 +159,11 @@ impl Run {
         self.group.as_ref().map(|(name, _)| name)
     }
 
+    /// The incarnation of its group as which it speaks; none if it was begun without a group.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.group.as_ref().map(|(_, incarnation)| *incarnation)
+    }
+
     /// What the other ranks need to start from the same view with a handful of calls: bytes for the trainer's
     /// own broadcast, to be given to [`Run::join`](crate::Run::join). They are for now, not for keeping.
     ///

@@ -330,8 +330,7 @@ impl Store {
     /// `Invalid` when the step isn't published, `Reclaimed` when it is below the floor; `Corrupt`, `Io`.
     pub fn batch(&self, step: Step) -> Result<Batch> {
         let until = self.reader.log.patient_until();
-        let load =
-            || self.reader.load(step, Share::WHOLE, self.reader.holding(step, until)?, Want::Parts, until);
+        let load = || self.reader.load(step, Share::WHOLE, self.reader.holding(step)?, Want::Parts, until);
         match load() {
             // Between the two looks; it isn't about a run that would have to begin again.
             Err(error) if error.kind() == ErrorKind::Rewound => load(),

@@ -2,6 +2,8 @@
 
 #[path = "found/mounts.rs"]
 mod mounts;
+#[path = "found/reclaimed.rs"]
+mod reclaimed;
 #[path = "found/removed.rs"]
 mod removed;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]

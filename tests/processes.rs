@@ -7,6 +7,8 @@
 //! - No outcome depends on when a signal arrives; only which lines are run does.
 //! - Where: the temporary directory, /dev/shm, and the mount that `BATCHWEAVE_TEST_DIR` names.
 
+#[path = "processes/lifetimes.rs"]
+mod lifetimes;
 #[expect(dead_code, reason = "what examines crashes in memory isn't needed here")]
 mod support;
 
@@ -61,9 +63,14 @@ struct Running {
 
 impl Running {
     fn start(path: &Path, name: &str, parts: u64) -> Self {
+        Self::child("child", &format!("{} {name} {parts}", path.display()))
+    }
+
+    /// Starts a life.
+    fn child(life: &str, task: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--ignored", "--nocapture"])
-            .env(TASK, format!("{} {name} {parts}", path.display()))
+            .args(["--exact", life, "--ignored", "--nocapture"])
+            .env(TASK, task)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -90,6 +97,12 @@ impl Running {
         let status = self.process.wait().unwrap();
         assert!(status.success(), "a child failed: {status}");
         last.expect("a child that ends well says how")
+    }
+
+    /// Kills it, whatever it does.
+    fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.process.wait().unwrap();
     }
 
     fn signal(&self, signal: Signal) {

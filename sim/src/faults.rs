@@ -5,16 +5,17 @@
 //!   often as a process dies.
 //! - How often each kind came up is counted over all runs: a kind that never does isn't tested.
 
-use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::coverage::Coverage;
 use crate::damage::Damage;
 use crate::errno;
 use crate::fault::{Failure, Fate, Method};
-use crate::oracle::Ledger;
+use crate::oracle::{Ledger, truth};
 use crate::schedule::{Fates, World};
 use crate::{Choices, Memory, Mount};
 
@@ -55,28 +56,13 @@ wrongs! {
     PowerCut "a power cut",
     Purged "a file deleted from outside",
     Unreadable "a file that can't be read any more",
+    Frozen "a process that stands still before a call while all others go on",
+    FrozenInBoundary "a writer that stands still between two segments while all others go on",
 }
 
-/// How often each kind has come up.
-#[derive(Debug)]
-pub struct Coverage(Vec<AtomicU64>);
-
-impl Default for Coverage {
-    fn default() -> Self {
-        Self(Wrong::ALL.iter().map(|_| AtomicU64::new(0)).collect())
-    }
-}
-
-impl Coverage {
-    fn count(&self, wrong: Wrong) {
-        self.0[wrong as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often each kind has come up so far.
-    pub fn counts(&self) -> BTreeMap<Wrong, u64> {
-        Wrong::ALL.iter().map(|wrong| (*wrong, self.0[*wrong as usize].load(Ordering::Relaxed))).collect()
-    }
-}
+/// How long who stands still does: others publish a step, or some segments, or all that is left.
+const FROZEN: [Duration; 3] =
+    [Duration::from_millis(5), Duration::from_millis(40), Duration::from_millis(1500)];
 
 /// What goes wrong next.
 #[derive(Debug)]
@@ -135,7 +121,8 @@ impl Faults {
         // Most calls can be refused or be the last; few are syncs.
         let odds: &[u32] = match wrong {
             Wrong::SyncFailed | Wrong::NoSpace | Wrong::ReplyLost => &[2, 1, 8],
-            Wrong::Purged | Wrong::Unreadable => &[4, 1, 16],
+            Wrong::Purged | Wrong::Unreadable | Wrong::Frozen => &[4, 1, 16],
+            Wrong::FrozenInBoundary => &[1, 2],
             _ => &[32, 8, 128],
         };
         (wrong, *choices.one_of(odds))
@@ -185,7 +172,10 @@ impl Faults {
             }
             Wrong::PowerCut => {
                 world.power_cut(&self.memory);
-                self.ledger.power_cut(self.parts_per_step);
+                match self.ledger.annals() {
+                    Some(annals) => annals.power_cut(truth(&self.memory, Path::new(&self.root))),
+                    None => self.ledger.power_cut(self.parts_per_step),
+                }
                 self.mounts.lock().iter().for_each(|mount| mount.crash());
                 Fate::default()
             }
@@ -199,6 +189,11 @@ impl Faults {
                 self.damage.spoil(&self.memory, &format!("{}/{on}", self.root));
                 world.say(format!("{on} can't be read any more"));
                 Fate::default()
+            }
+            Wrong::Frozen | Wrong::FrozenInBoundary => {
+                let delay = *choices.one_of(&FROZEN);
+                world.say(format!("frozen for {delay:?} before {method} {on}"));
+                Fate::takes(delay)
             }
         }
     }
@@ -226,6 +221,11 @@ fn can_meet(wrong: Wrong, method: Method, on: &str) -> bool {
         }
         Wrong::SyncFailed => matches!(method, Method::SyncFile | Method::SyncDir),
         Wrong::ProcessDies | Wrong::ProcessDiesAfter | Wrong::NodeDies | Wrong::PowerCut => true,
+        Wrong::Frozen => writes || matches!(method, Method::List | Method::SyncDir | Method::OpenDir),
+        Wrong::FrozenInBoundary => {
+            let begins = method == Method::MakeDir && on.starts_with("log/");
+            begins || writes && (on.contains("marks/") || on.contains("-> index/"))
+        }
         Wrong::Purged | Wrong::Unreadable => method == Method::Open && on.starts_with("log/"),
     }
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use batchweave::storage::Storage;
 use batchweave::{
-    ConsumerOptions, Counts, Durability, MountClass, Next, Options, Producer, Settings, Share, Step, Store,
+    ConsumerOptions, Counts, Durability, MountClass, Next, Options, Producer, ReclaimOptions, Run, Settings,
+    Share, Start, Step, Store,
 };
 use batchweave_sim::{Fault, Memory, Method, Plan, Seeded};
 
@@ -141,12 +142,13 @@ fn read(store: &Store, step: Step) {
     store.batch(step).unwrap().slice(0).unwrap();
 }
 
-/// A seek may open as many indexes as bisection needs: one more whenever the segments have doubled.
+/// A seek may open as many indexes as a search from the end backwards, and then by bisection, needs: two more
+/// whenever the step is twice as far from the end.
 fn check_seeks(disk: &Memory, class: MountClass) {
     let head = open(Arc::new(disk.clone()), &Arc::new(Seeded::new(3)), class).info().unwrap().next_step.get();
-    let segments = head / SEGMENT + 1;
-    let most = u64::from(segments.ilog2()) + 1;
     for step in [0, 1, head / 7, head / 3, head / 2, head - 3 * SEGMENT] {
+        let segments = (head - step) / SEGMENT + 1;
+        let most = 2 * u64::from(segments.ilog2()) + 1;
         let mut meter = Meter::new(disk);
         let store = open(meter.process.clone(), &Arc::new(Seeded::new(3)), class);
         store.info().unwrap();
@@ -154,6 +156,102 @@ fn check_seeks(disk: &Memory, class: MountClass) {
         let opened = meter.costs[0].1["open"].0;
         // Besides the commit itself, and looks at the head and its marks.
         assert!(opened <= most + 4, "{opened} files opened to find step {step} in {segments} segments");
+    }
+}
+
+/// A store that lives: in each segment a group checkpoints, and a reclaim frees what that leaves behind.
+struct Living {
+    disk: Memory,
+    store: Store,
+    producer: Producer,
+    run: Run,
+    cycles: u64,
+}
+
+/// Of a segment's versions, one each is a Checkpoint, a Drop and a Floor; all others are parts.
+const PARTS_OF_CYCLE: u64 = SEGMENT - 3;
+
+impl Living {
+    fn new() -> Self {
+        let disk = Memory::new();
+        let options = Options::new().segment_size(SEGMENT as u32).durability(Durability::Unsynced);
+        let env = Arc::new(Seeded::new(1));
+        let (storage, settings) = (Arc::new(disk.clone()), Settings::new());
+        let store = Store::open_or_create_on(Path::new(PATH), storage, env, options, &settings).unwrap();
+        let producer = store.producer("writer").unwrap();
+        let run = store.group("train").unwrap().begin(Start::Beginning).unwrap();
+        checkpoint(&store, &run);
+        Self { disk, store, producer, run, cycles: 0 }
+    }
+
+    fn grow(&mut self, cycles: u64) {
+        while self.cycles < cycles {
+            for _ in 0..PARTS_OF_CYCLE {
+                publish(&mut self.producer);
+            }
+            checkpoint(&self.store, &self.run);
+            let freed = self.store.reclaim(&ReclaimOptions::new().keep(1)).unwrap();
+            assert_eq!((freed.dropped.len(), freed.floor), (1, freed.held_by.step), "one a cycle");
+            self.cycles += 1;
+            if self.cycles.is_multiple_of(100) {
+                self.disk.write_back();
+            }
+        }
+    }
+
+    /// What the lifecycle costs after so many cycles, with the newest version in each of the slots.
+    fn costs(&mut self, cycles: u64) -> Vec<Costs> {
+        self.grow(cycles);
+        let cases = SLOTS.iter().flat_map(|slot| CLASSES.map(|class| (*slot, class)));
+        cases.map(|(slot, class)| costs_of_life(&self.disk.fork(), slot, class)).collect()
+    }
+}
+
+/// At the head, by a name of one length.
+fn checkpoint(store: &Store, run: &Run) {
+    let head = store.info().unwrap().next_step;
+    let name = format!("{:010}", head.get());
+    run.checkpoint(store.position(head).unwrap(), &name).unwrap();
+}
+
+fn costs_of_life(disk: &Memory, slot: u64, class: MountClass) -> Costs {
+    let mut meter = Meter::new(disk);
+    let env = Arc::new(Seeded::new(2));
+    let storage = meter.process.clone();
+    let store = meter.of("opening", || open(storage, &env, class));
+    let mut producer = meter.of("a producer", || store.producer("writer").unwrap());
+    for _ in 0..=slot {
+        publish(&mut producer);
+    }
+    meter.of("the first retained step", || read(&store, store.info().unwrap().floor));
+    let group = store.group("train").unwrap();
+    let run = meter.of("beginning a group's run", || group.begin(Start::Beginning).unwrap());
+    let snapshot = run.snapshot();
+    let joining = open(meter.process.clone(), &env, class);
+    meter.of("joining it", || joining.join(&snapshot).unwrap());
+    for number in 0..2 {
+        for _ in 0..SEGMENT {
+            publish(&mut producer);
+        }
+        meter.of(&format!("checkpoint {number}"), || checkpoint(&store, &run));
+        let reclaimed =
+            meter.of(&format!("reclaim {number}"), || store.reclaim(&ReclaimOptions::new().keep(1)).unwrap());
+        assert!(reclaimed.segments.count > 0 || number == 0, "it has something to free: {reclaimed}");
+        meter.of(&format!("a reclaim of nothing {number}"), || {
+            store.reclaim(&ReclaimOptions::new().keep(1)).unwrap()
+        });
+    }
+    meter.costs
+}
+
+#[test]
+fn costs_of_groups_checkpoints_and_reclaim_do_not_grow() {
+    let mut store = Living::new();
+    let (short, long) = (store.costs(67), store.costs(100_000 / SEGMENT));
+    for (short, long) in short.iter().zip(&long) {
+        for ((name, short), (_, long)) in short.iter().zip(long) {
+            assert_eq!(short, long, "{name} costs more in a longer log");
+        }
     }
 }
 

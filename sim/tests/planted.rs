@@ -12,7 +12,7 @@ use std::process::Command;
 use batchweave::planted::Bug;
 
 /// Bugs, and the schedules within which each has to be caught.
-const LIMITS: [(Bug, u64); 20] = [
+const LIMITS: [(Bug, u64); 27] = [
     (Bug::AckOnLink, 1000),
     (Bug::AckOnReread, 1000),
     (Bug::EexistTrusted, 6000),
@@ -33,6 +33,13 @@ const LIMITS: [(Bug, u64); 20] = [
     (Bug::PositionReadAhead, 100),
     (Bug::WaitUnbounded, 1000),
     (Bug::StoreUnsynced, 300),
+    (Bug::CheckpointLate, 300),
+    (Bug::FloorUnsynced, 300),
+    (Bug::IncarnationsCounted, 100),
+    (Bug::RewindOfNow, 100),
+    (Bug::SkipSilent, 100),
+    (Bug::ReclaimOlderView, 1000),
+    (Bug::RemovedEarly, 1000),
 ];
 
 /// The program that looks for a planted bug, built with the cfg.

@@ -17,7 +17,7 @@ use crate::format::names;
 use crate::id::{Segment, Version};
 use crate::limits::{MARKS_KEPT, PUT_ATTEMPTS_MAX};
 use crate::log::tail::Tail;
-use crate::log::{Log, build, marks, read};
+use crate::log::{Log, build, marks, may_be_stale, read};
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Access, Dir, put, read_exact_at};
 
@@ -127,7 +127,7 @@ fn stage_and_put(
         let found = put.is_err().then(|| log.storage.open(stage, &staged, Access::Read));
         discard_unless_moved(log, stage, &staged);
         match (put, found) {
-            (Err(error), Some(Err(gone))) if attempts_left > 0 && gone.kind() == io::ErrorKind::NotFound => {
+            (Err(error), Some(Err(gone))) if attempts_left > 0 && may_be_stale(&gone) => {
                 tracing::debug!(%error, "an index is staged anew");
             }
             (put, _) => return put,

@@ -12,6 +12,7 @@ use crate::format::commit::{Draft, Sealed, seal};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce};
+use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::Log;
 use crate::log::apply::Commit;
 use crate::log::tail::Tail;
@@ -121,21 +122,27 @@ pub fn stage_control(log: &Log, tail: &Tail, stage: &Dir, control: Control) -> R
     Ok(Staged { name, commit })
 }
 
-/// Writes a whole file into stage/.
+/// Writes a whole file into stage/; again, if it is gone from its server: a reclaim that has seen a control
+/// file twice takes it for litter, also while it is written.
 ///
 /// # Errors
 /// `Full` or `Io`; nothing is left then.
 pub fn stage_bytes(log: &Log, stage: &Dir, name: &str, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io("can't stage a file", error).at(log.path_of([names::STAGE, name]));
-    let file = log.storage.create_exclusive(stage, name).map_err(failed)?;
-    let finished = match write_all_at(&*log.storage, &file, bytes, 0) {
-        Ok(()) => finish(log, file),
-        Err(error) => Err(error),
-    };
-    if finished.is_err() {
+    let mut attempts_left = LOOK_AGAIN_MAX;
+    loop {
+        attempts_left = attempts_left.saturating_sub(1);
+        let file = log.storage.create_exclusive(stage, name).map_err(failed)?;
+        let finished = match write_all_at(&*log.storage, &file, bytes, 0) {
+            Ok(()) => finish(log, file),
+            Err(error) => Err(error),
+        };
+        let Err(error) = finished else { return Ok(()) };
         discard(log, stage, name);
+        if attempts_left == 0 || error.kind() != io::ErrorKind::StaleNetworkFileHandle {
+            return Err(failed(error));
+        }
     }
-    finished.map_err(failed)
 }
 
 /// Makes a written file durable, if the store is synced, and closes it; each may be the first to report a

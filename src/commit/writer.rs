@@ -143,7 +143,9 @@ fn link_next(
     }
     // Readers may look from now on; what they see is checked by their own look at the marks.
     log.doorbell.ring(&*log.storage, &log.root(), version.next());
-    if !is_planted(Bug::DirectoryUnsynced) && sync(log, &dir, version)? == Synced::Removed {
+    let unsynced = is_planted(Bug::DirectoryUnsynced)
+        || (is_planted(Bug::FloorUnsynced) && matches!(staged.commit.record, Some(Record::Floor { .. })));
+    if !unsynced && sync(log, &dir, version)? == Synced::Removed {
         *astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);

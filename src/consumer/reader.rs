@@ -149,10 +149,13 @@ impl Reader {
         self.advance(self.log.tail.take(), Care::Writing)
     }
 
-    /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs.
-    pub(crate) fn holding(&self, step: Step, until: Duration) -> Result<Generation> {
-        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX {
-            self.look(until)?;
+    /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs,
+    /// if the log's end can be looked at now. A step that is known is read without that.
+    pub(crate) fn holding(&self, step: Step) -> Result<Generation> {
+        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX
+            && let Err(error) = self.look_at_once()
+        {
+            tracing::debug!(%error, %step, "read as of the last look at the log");
         }
         let known = self.log.tail.take();
         if known.state.next_step() > step {
@@ -257,7 +260,11 @@ impl Reader {
 
     /// What can't be read may have been freed since the log was looked at last (R7): then that is said.
     fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
-        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) || self.look_at_once().is_err() {
+        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
+            return error;
+        }
+        // Where this handle last looked may be removed too: then only the marks say so.
+        if self.advance(self.log.tail.take(), Care::Answering).is_err() {
             return error;
         }
         let tail = self.log.tail.take();

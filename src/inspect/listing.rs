@@ -26,7 +26,7 @@ impl<'l> Listing<'l> {
     pub(super) fn new(log: &'l Log, tail: &Tail, from: Version) -> Result<Self> {
         let life = tail.state.clone();
         let live = log.first_live_segment(tail, life.floor).ok();
-        let reclaimed = tree::reclaimed(live, segments(log, names::INDEX)?.into_iter().min());
+        let reclaimed = tree::reclaimed(live, &segments(log, names::INDEX)?.into_iter().collect());
         let listed = segments(log, names::LOG)?.into_iter().filter(|segment| *segment >= reclaimed);
         let first = listed.min().unwrap_or_default();
         // What a commit does follows from its segment's beginning on.

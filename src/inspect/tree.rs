@@ -5,6 +5,7 @@
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -72,12 +73,15 @@ impl Tree {
 
 /// The segment up to which even the indexes may be gone: they are reclaimed from the first on, and only when
 /// no live part lies before or in the segment of the first index that is left. What has an earlier name isn't
-/// the log's any more.
-pub(super) fn reclaimed(live: Option<Segment>, first_index: Option<Segment>) -> Segment {
-    match (live, first_index) {
-        (Some(live), Some(first)) if first < live => first,
-        _ => Segment::ZERO,
+/// the log's any more: an index among it is one that a sleeper has put again after it was removed. So only
+/// those count that go on without a gap to the last one before what lives.
+pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> Segment {
+    let last = live.and_then(|live| indexes.range(..live).next_back());
+    let Some(mut first) = last.copied() else { return Segment::ZERO };
+    while let Some(before) = first.previous().filter(|before| indexes.contains(before)) {
+        first = before;
     }
+    first
 }
 
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
@@ -161,11 +165,19 @@ fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSe
 }
 
 /// The names in a directory; one that can't be listed is a finding.
+///
+/// An NFS client keeps what it has open under a name of its own when it is removed or replaced: that isn't a
+/// stranger's, and is in nobody's way.
 pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Names {
-    log.storage.list(dir).unwrap_or_else(|error| {
+    let listed = log.storage.list(dir).unwrap_or_else(|error| {
         sink.find(path.to_path_buf(), Error::io("can't list the directory", error).sentence());
         Names::new()
-    })
+    });
+    let is_kept = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
+    for name in listed.iter().filter(|name| is_kept(name)) {
+        sink.litter(path.join(name), "removed, but an NFS client had it open");
+    }
+    listed.into_iter().filter(|name| !is_kept(name)).collect()
 }
 
 /// Whether a name stands for what it has to; anything else is never opened. One that is gone is no fault

@@ -76,7 +76,7 @@ struct Walk<'l, 'p> {
 impl Walk<'_, '_> {
     fn segments(&mut self) {
         let all: Vec<_> = self.tree.log.union(&self.tree.indexes).copied().collect();
-        let reclaimed = tree::reclaimed(self.live, self.tree.indexes.first().copied());
+        let reclaimed = tree::reclaimed(self.live, &self.tree.indexes);
         let mut expected = reclaimed;
         for segment in all {
             if segment < reclaimed {

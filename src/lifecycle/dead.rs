@@ -13,6 +13,7 @@ use crate::id::{Part, Segment, Version};
 use crate::log::state::State;
 use crate::log::tail::Tail;
 use crate::log::{Log, marks};
+use crate::planted::{Bug, is_planted};
 use crate::storage::Names;
 
 /// The names in a store before its log was read: whatever there is a name for then, replay knows of.
@@ -81,8 +82,9 @@ impl Dead {
 /// # Errors
 /// As [`Log::locate`].
 pub(super) fn find(log: &Log, tail: &Tail, state: &State, listed: &Listed) -> Result<Dead> {
+    let ahead = if is_planted(Bug::RemovedEarly) { 1 } else { 2 };
     let may_go: Vec<Segment> =
-        listed.log.iter().copied().filter(|segment| listed.is_marked(*segment, 2)).collect();
+        listed.log.iter().copied().filter(|segment| listed.is_marked(*segment, ahead)).collect();
     let marked = |segment: &Segment| listed.is_marked(*segment, 3);
     if may_go.is_empty() && !listed.indexes.iter().any(marked) {
         return Ok(Dead::default());
@@ -109,6 +111,10 @@ fn rewound(log: &Log, tail: &Tail, state: &State, may_go: &[Segment]) -> Result<
     for (older, newer) in pieces.iter().zip(pieces.iter().skip(1)) {
         let before = Version::new(newer.version.get().saturating_sub(1)).segment(size);
         let earliest = older.version.segment(size);
+        // All of the older piece is below the floor, which the store was rewound to.
+        if newer.step <= state.floor {
+            continue;
+        }
         // No part of the older piece lies before `earliest`, so without a name between there is no run.
         if !may_go.iter().any(|segment| earliest < *segment && *segment < before) {
             continue;

@@ -13,12 +13,13 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Generation, Nonce, Step, Version};
 use crate::limits::LOOK_AGAIN_MAX;
-use crate::log::Log;
 use crate::log::apply::Commit;
 use crate::log::groups::GroupState;
 use crate::log::past::Past;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
+use crate::log::{Log, marks};
+use crate::planted::{Bug, is_planted};
 
 /// A checkpoint that is to be dropped.
 #[derive(Debug)]
@@ -180,7 +181,7 @@ pub(super) fn raise(log: &Log, tail: &mut Tail, up_to: Option<Step>) -> Result<(
 /// # Errors
 /// `Io`: nothing may be removed then (R3).
 pub(super) fn secure(log: &Log, tail: &Tail) -> Result<()> {
-    if !log.is_synced() {
+    if !log.is_synced() || is_planted(Bug::FloorUnsynced) {
         return Ok(());
     }
     for name in [names::MARKS, names::INDEX, names::LOG] {
@@ -191,10 +192,14 @@ pub(super) fn secure(log: &Log, tail: &Tail) -> Result<()> {
     let segment = newest.segment(log.segment_size());
     // Without it, it was removed: then it was complete and durable long ago (R4).
     let Some(dir) = log.open_segment(segment)? else { return Ok(()) };
-    log.storage.sync_dir(&dir).map_err(|error| {
-        Error::io("can't sync the newest segment", error)
-            .at(log.path_of([names::LOG, &names::segment(segment)]))
-    })
+    match log.storage.sync_dir(&dir) {
+        // ... or is being.
+        Err(error) if marks::explain(log, segment, &error) => Ok(()),
+        synced => synced.map_err(|error| {
+            Error::io("can't sync the newest segment", error)
+                .at(log.path_of([names::LOG, &names::segment(segment)]))
+        }),
+    }
 }
 
 /// Plans by the log as it is known; again after bringing that to the present, if another reclaim or a change

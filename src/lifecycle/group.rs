@@ -17,6 +17,7 @@ use crate::log::state::State;
 use crate::log::tail::Tail;
 use crate::name::Name;
 use crate::options::CheckpointOptions;
+use crate::planted::{Bug, is_planted};
 use crate::position::Position;
 
 /// Under whose name a word is said.
@@ -66,7 +67,9 @@ pub(crate) fn open(log: &Log, tail: &mut Tail, name: &Name, start: Option<Step>)
     })?;
     let incarnation = tail.state.groups.get(name).and_then(|known| known.incarnation);
     match (opened, incarnation) {
-        (Some(version), Some(current)) if current == version.incarnation() => {
+        (Some(version), Some(current))
+            if current == version.incarnation() || is_planted(Bug::IncarnationsCounted) =>
+        {
             tracing::info!(group = %name, incarnation = %current, "opened a group");
             Ok(current)
         }
@@ -246,6 +249,7 @@ fn speaking<'s>(
             }
             Ok((known, incarnation))
         }
+        (_, Speaker::Run(incarnation, _)) if is_planted(Bug::CheckpointLate) => Ok((known, incarnation)),
         (Some(current), Speaker::Operator) => Ok((known, current)),
         (Some(current), Speaker::Run(..)) => {
             let what = format!("group {group} was opened anew, as incarnation {current}");

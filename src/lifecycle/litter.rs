@@ -13,6 +13,7 @@ use crate::format::names::{self, Staged};
 use crate::id::Nonce;
 use crate::log::state::State;
 use crate::log::tail::Tail;
+use crate::planted::{Bug, is_planted};
 use crate::storage::Names;
 
 /// What of the staged files may go.
@@ -56,7 +57,7 @@ pub(super) fn judge(listed: &Names, tail: &Tail, seen_before: &[String]) -> Judg
 fn is_dead_draft(staged: &Staged, state: &State) -> bool {
     let Staged::Draft { producer, incarnation, first, .. } = staged else { return false };
     // It speaks of an Open that this replay hasn't come to: nothing is known of it.
-    if incarnation.get() >= state.next_version.get() {
+    if incarnation.get() >= state.next_version.get() && !is_planted(Bug::ReclaimOlderView) {
         return false;
     }
     match state.producers.get(producer) {

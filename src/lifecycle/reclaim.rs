@@ -22,6 +22,7 @@ use super::remove::Remover;
 use crate::error::Result;
 use crate::format::names;
 use crate::log::Log;
+use crate::planted::{Bug, is_planted};
 
 /// Frees what no live group needs.
 ///
@@ -29,8 +30,9 @@ use crate::log::Log;
 /// `Invalid` when a group would be left without a checkpoint, or for a step beyond the end; `Contended`,
 /// `Corrupt`, `Full`, `Io`. What was done before it stands, and another reclaim goes on.
 pub(crate) fn reclaim(log: &Log, options: &ReclaimOptions) -> Result<Reclaimed> {
+    let older = if is_planted(Bug::ReclaimOlderView) { Some(log.current()?) } else { None };
     let listed = Listed::now(log)?;
-    let mut tail = log.current()?;
+    let mut tail = older.map_or_else(|| log.current(), Ok)?;
     let spare = floor::spare(log, &tail.state, options)?;
     floor::aim(log, &tail.state, options.up_to)?;
     let judged = litter::judge(&listed.stage, &tail, &options.control_seen);

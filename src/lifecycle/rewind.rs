@@ -8,7 +8,7 @@
 //! - It acts on the history that was there when it was called. Another rewind that came first is told, never
 //!   rewound in its turn: what that one left isn't what the caller has looked at.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -26,6 +26,7 @@ use crate::log::past::Past;
 use crate::log::state::{ProducerState, State};
 use crate::log::tail::Tail;
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 
 /// How a store is rewound; see [`Store::rewind`](crate::Store::rewind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +94,12 @@ pub struct SetBack {
 pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
+    // Who has finished is as of the step, which is as of now where nothing is dropped: so whoever finishes or
+    // begins again meanwhile makes another record of it.
+    let described = RefCell::new(Vec::new());
     let make = |tail: &mut Tail| {
         check_history(log, &tail.state, began, step)?;
+        described.replace(finished(&tail.state));
         check(log, tail, step, options)?;
         tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
     };
@@ -105,7 +110,7 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
             return Settled::In(version_of(state));
         }
         match (state.judge(&staged.commit), &staged.commit.record) {
-            (Ok(None), Some(Record::Rewind(record))) => {
+            (Ok(None), Some(Record::Rewind(record))) if *described.borrow() == finished(state) => {
                 drops.set(Some(report(state, record)));
                 Settled::Open
             }
@@ -120,6 +125,11 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
         "rewound the store"
     );
     Ok(report)
+}
+
+/// Which producers have finished, in the order of their names.
+fn finished(state: &State) -> Vec<bool> {
+    state.producers.values().map(|known| known.finished).collect()
 }
 
 /// What a rewind would drop now.
@@ -181,7 +191,11 @@ fn check(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<(
 /// `Corrupt`, `Unsupported` or `Io` when that can't be read.
 pub(super) fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOptions) -> Result<Control> {
     let past = Past::before(log, tail, step.first_part(log.parts_per_step()))?;
-    let mut states = past.producer_states(log)?;
+    let newest = tail.state.next_part;
+    let mut states = match is_planted(Bug::RewindOfNow) {
+        true => Past::before(log, tail, newest)?.producer_states(log)?,
+        false => past.producer_states(log)?,
+    };
     let (mut payload, mut producers) = (Vec::new(), Vec::new());
     for name in tail.state.producers.keys() {
         let bytes = states.remove(name).unwrap_or_default();

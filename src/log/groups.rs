@@ -12,6 +12,7 @@ use super::void::Void;
 use crate::format::record::Checkpoint;
 use crate::id::{Checksum, Generation, Incarnation, Nonce, Step, Version};
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 
 /// A checkpoint that is retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl State {
 
     pub(super) fn judge_checkpoint(&self, checkpoint: &Checkpoint) -> Option<Void> {
         let fenced = self.judge_group_incarnation(&checkpoint.group, checkpoint.incarnation);
-        if fenced.is_some() {
+        if fenced.is_some() && !is_planted(Bug::CheckpointLate) {
             return fenced;
         }
         let taken = |group: &GroupState| group.checkpoint(&checkpoint.name).is_some();
@@ -122,9 +123,12 @@ impl State {
     }
 
     pub(super) fn open_group(&mut self, version: Version, commit: &Commit, group: &Name, start: Step) {
-        let checkpoints = self.groups.remove(group).map(|known| known.checkpoints).unwrap_or_default();
+        let known = self.groups.remove(group);
+        let counted = known.as_ref().and_then(|known| known.incarnation).map_or(0, |last| last.get() + 1);
+        let number = if is_planted(Bug::IncarnationsCounted) { Version::new(counted) } else { version };
+        let checkpoints = known.map(|known| known.checkpoints).unwrap_or_default();
         let opened = GroupState {
-            incarnation: Some(version.incarnation()),
+            incarnation: Some(number.incarnation()),
             last_group: version,
             nonce: commit.nonce,
             start,

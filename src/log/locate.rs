@@ -70,21 +70,28 @@ impl Log {
         let next = self.indexes.find(|index| inside(index) && index.header.part_range().end == part.get());
         let mut guess = next.map(|index| index.header.segment.get().saturating_add(1));
         let mut missing = None;
+        // From the end backwards, twice as far each time, until the part lies behind: what a seek costs grows
+        // with what is retained, not with what ever was (P9).
+        let mut stride = Some(1);
         while low < high {
-            let middle = low.saturating_add(high.saturating_sub(low) / 2);
-            let at = guess.take().filter(|guess| (low..high).contains(guess)).unwrap_or(middle);
+            let wide = high.saturating_sub(low);
+            let middle = low.saturating_add(wide / 2);
+            let backwards =
+                stride.filter(|stride| *stride < wide / 2).map(|stride| high.saturating_sub(stride));
+            let at = guess.take().filter(|guess| (low..high).contains(guess));
+            let at = at.or(backwards).unwrap_or(middle);
             let Some(index) = self.indexes.get(self, Segment::new(at))? else {
                 // Indexes are reclaimed from the first on, up to where nothing is live: so the part, which
                 // is, lies behind.
                 missing = Some(Segment::new(at));
-                low = at.saturating_add(1);
+                (low, stride) = (at.saturating_add(1), None);
                 continue;
             };
             let range = index.header.part_range();
             if part.get() < range.start {
-                high = at;
+                (high, stride) = (at, stride.map(|stride| stride.saturating_mul(2)));
             } else if part.get() >= range.end {
-                low = at.saturating_add(1);
+                (low, stride) = (at.saturating_add(1), None);
             } else {
                 return found(&index, part);
             }

@@ -121,7 +121,12 @@ impl Tail {
         let mut tail = Self::unloaded(log.parts_per_step());
         tail.marked = highest;
         if let Some(complete) = highest.previous() {
-            let Some(index) = log.indexes.get(log, complete)? else {
+            let index = match log.indexes.get(log, complete) {
+                // Removed while it was read: that, too, says nothing once the log has moved on.
+                Err(_) if marks::highest(log).is_ok_and(|now| now > highest) => return Ok(None),
+                found => found?,
+            };
+            let Some(index) = index else {
                 // Gone because reclaimed behind a newer one, or gone for good.
                 if marks::highest(log)? > highest {
                     return Ok(None);
@@ -445,10 +450,15 @@ impl Tail {
                 Err(failed) => failed,
             };
             // What it tells of begins a segment before the newest, and that goes first.
-            if !marks::moved_on(log, self.base.segment(log.segment_size())).unwrap_or(false) {
+            if marks::moved_on(log, self.base.segment(log.segment_size())).unwrap_or(false) {
+                self.reload(log)?;
+                continue;
+            }
+            // What it needs of older segments may be freed by a Floor that it hasn't come to.
+            let floor = self.state.floor;
+            if self.advance(log, Care::Answering).is_err() || self.state.floor == floor {
                 return Err(failed);
             }
-            self.reload(log)?;
         }
         read(self)
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave::env::Env;
-use batchweave::limits::HISTORY_AGE_MAX;
 use batchweave::storage::{Access, Storage};
 use batchweave::{
     Consumer, ConsumerOptions, Error, ErrorKind, MountClass, Primitive, Settings, Share, Start, Step, Store,
@@ -354,8 +353,7 @@ fn who_is_patient_holds_nothing_that_others_need() {
     let other = process.env.spawn(
         "other",
         Box::new(move || {
-            // In the middle of that, and before history would have to be looked at again.
-            env.sleep(HISTORY_AGE_MAX / 2);
+            env.sleep(PATIENCE / 4);
             let began = env.now();
             elsewhere.batch(Step::new(2)).unwrap().slice(0).unwrap();
             assert_eq!(env.now() - began, Duration::ZERO, "it was kept waiting");

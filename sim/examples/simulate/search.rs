@@ -58,7 +58,7 @@ impl Search {
         let done = on_cores(self.jobs, work);
         bar.finish_and_clear();
         let (tallies, firsts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
-        let mut tally = Tally::of(began.elapsed(), self.jobs, coverage.counts());
+        let mut tally = Tally::of(began.elapsed(), self.jobs, &coverage);
         tallies.iter().for_each(|other| tally.join(other));
         (tally, firsts.into_iter().flatten().min_by_key(|report| report.seed.wrapping_sub(self.first)))
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use batchweave_sim::Wrong;
 use batchweave_sim::simulation::Report;
+use batchweave_sim::{Coverage, Met, Wrong};
 
 /// The sum of many runs.
 #[derive(Default)]
@@ -13,6 +13,7 @@ pub struct Tally {
     took: Duration,
     jobs: usize,
     wrongs: BTreeMap<Wrong, u64>,
+    mets: BTreeMap<Met, u64>,
     runs: u64,
     broken: u64,
     calls: u64,
@@ -22,9 +23,9 @@ pub struct Tally {
 
 impl Tally {
     /// Of no run yet, but of what is known of all: how long they took, how many at a time, and how often each
-    /// kind of thing went wrong.
-    pub fn of(took: Duration, jobs: usize, wrongs: BTreeMap<Wrong, u64>) -> Self {
-        Self { took, jobs, wrongs, ..Self::default() }
+    /// kind of thing went wrong or was met.
+    pub fn of(took: Duration, jobs: usize, coverage: &Coverage) -> Self {
+        Self { took, jobs, wrongs: coverage.counts(), mets: coverage.mets(), ..Self::default() }
     }
 
     /// One more run.
@@ -58,10 +59,11 @@ impl fmt::Display for Tally {
             let words: Vec<_> = runs.iter().map(|(name, runs)| format!("{runs} {name}")).collect();
             writeln!(f, "{}", words.join(", "))?;
         }
-        for (wrong, times) in &self.wrongs {
+        let wrongs = self.wrongs.iter().map(|(wrong, times)| (wrong.words(), times));
+        for (words, times) in wrongs.chain(self.mets.iter().map(|(met, times)| (met.words(), times))) {
             match times {
-                0 => writeln!(f, "   never {}", wrong.words())?,
-                _ => writeln!(f, "{times:>8} {}", wrong.words())?,
+                0 => writeln!(f, "   never {words}")?,
+                _ => writeln!(f, "{times:>8} {words}")?,
             }
         }
         match self.broken {

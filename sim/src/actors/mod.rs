@@ -6,8 +6,10 @@
 
 mod consume;
 mod disturb;
+mod operate;
 mod peek;
 mod produce;
+mod train;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,11 +19,14 @@ use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
 pub use disturb::{close, inspect, pass_segments, watch};
+pub use operate::{Running, Word, operate};
 pub use peek::{ask, peek};
 pub use produce::{Meets, Producing, produce};
+pub use train::{Saved, Training, join, train};
 
-use crate::oracle::Ledger;
-use crate::{Memory, Process};
+use crate::errno;
+use crate::oracle::{Annals, Ledger, Truth, truth};
+use crate::{Coverage, Memory, Process};
 
 /// What all actors of a run know.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ pub struct Stage {
     pub memory: Memory,
     /// What may go wrong for a careful user.
     pub allowed: Allowed,
+    /// Where to count what was met.
+    pub coverage: Arc<Coverage>,
 }
 
 /// Which errors the fates of a run can cause.
@@ -51,6 +58,9 @@ pub struct Allowed {
     pub closes: bool,
     /// The mount refuses what it allowed when the store was made: `Unsupported`.
     pub refusals: bool,
+    /// Who has stood still for longer than his patience lasts may be told that what others have removed
+    /// meanwhile is stale: `Io`.
+    pub stale: bool,
 }
 
 /// How often an actor begins again before it gives up; less often where what it needs may be damaged.
@@ -78,6 +88,26 @@ impl Stage {
         Ok(None)
     }
 
+    /// What was told of a store whose history changes.
+    fn annals(&self) -> &Annals {
+        self.ledger.annals().expect("a run of the lifecycle has annals")
+    }
+
+    /// What is true of such a store now.
+    fn truth(&self) -> Result<Truth, String> {
+        truth(&self.memory, &self.path)?.ok_or_else(|| "P6: there is no store".to_owned())
+    }
+
+    /// The newest version that has a name, of a store that was made with segments of the set-up's size.
+    fn newest_version(&self) -> u64 {
+        let numbers =
+            |names: Vec<String>| names.into_iter().filter_map(|name| name.parse::<u64>().ok()).max();
+        let log = self.path.join("log");
+        let newest = numbers(self.memory.names_in(&log));
+        let newest = newest.and_then(|k| numbers(self.memory.names_in(log.join(format!("{k:012}")))));
+        newest.unwrap_or(0)
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }
@@ -89,6 +119,8 @@ impl Stage {
             match act() {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Broken(what)) => return Err(what),
+                Err(Trouble::Over) => return Ok(()),
+                Err(Trouble::Again) => {}
                 Err(Trouble::Told(_)) if process.is_dead() => return Ok(()),
                 // The stream is closed, or the mount doesn't let anybody publish: nothing is left to do.
                 Err(Trouble::Told(error)) if self.allowed.ends(&error) => return Ok(()),
@@ -114,6 +146,7 @@ impl Allowed {
         match error.kind() {
             // Races that others have won fairly.
             ErrorKind::Contended => true,
+            ErrorKind::Io if self.stale && is_stale(error) => true,
             ErrorKind::Io | ErrorKind::Full | ErrorKind::Timeout => self.failures || self.damage,
             ErrorKind::Corrupt => self.damage,
             _ => self.ends(error),
@@ -130,12 +163,22 @@ impl Allowed {
     }
 }
 
+/// Whether an error comes from a file that is gone from its server.
+fn is_stale(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.raw_os_error() == Some(errno::ESTALE))
+}
+
 /// What ends an actor's attempt.
 enum Trouble {
     /// The engine said so.
     Told(Error),
     /// A promise is broken.
     Broken(String),
+    /// It is late, and begins again.
+    Again,
+    /// It is late, and done.
+    Over,
 }
 
 impl From<Error> for Trouble {

@@ -1,10 +1,10 @@
 //! A producer: publishes its parts under its name until all are in, over crashes and failures.
 
-use batchweave::{Counts, Draft, ErrorKind, Incarnation, Producer, PublishError, Store};
+use batchweave::{Counts, Draft, Error, ErrorKind, Incarnation, Producer, PublishError, Store};
 
-use super::{Stage, Trouble};
-use crate::Process;
+use super::{Stage, Trouble, is_stale};
 use crate::oracle::{newest_open, state, text, visible_of};
+use crate::{Met, Process};
 
 /// What a producer does.
 #[derive(Clone, Debug)]
@@ -52,7 +52,10 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
         }
         let mut producer = match store.producer(&plan.name) {
             // Others have opened it again before this one knew its state.
-            Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
+                // ... or history was changed, after which nobody has a name any more.
+                return if stage.ledger.annals().is_some() { Err(Trouble::Again) } else { Ok(()) };
+            }
             opened => opened?,
         };
         let next = producer.next_sequence().get();
@@ -64,9 +67,8 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             match publish(process, stage, plan, &mut producer) {
                 Ok(()) => {}
                 // A newer process has the name: what is left is its business.
-                Err(Trouble::Told(error)) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
-                    check_fenced(stage, &plan.name, producer.incarnation())?;
-                    return Ok(());
+                Err(Trouble::Told(error)) if is_late(process, stage, &producer, &error)? => {
+                    return fenced(stage, &plan.name, producer.incarnation());
                 }
                 Err(trouble) => return Err(trouble),
             }
@@ -75,7 +77,7 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             let incarnation = producer.incarnation();
             match producer.finish() {
                 Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
-                    check_fenced(stage, &plan.name, incarnation)?;
+                    fenced(stage, &plan.name, incarnation)?;
                 }
                 finished => {
                     finished?;
@@ -158,12 +160,32 @@ fn check_given_back(stage: &Stage, producer: &Producer) -> Result<(), String> {
     Err(format!("P3: the draft of {name}/{next} was given back, and is visible"))
 }
 
-/// P4: fenced is who has a newer incarnation after him, and nobody else.
-fn check_fenced(stage: &Stage, name: &str, mine: Incarnation) -> Result<(), String> {
+/// Whether an error says that the name isn't this producer's any more: in so many words; or in that a reclaim
+/// has taken what it has staged for litter, which it is only then, and its mount says that the file is gone.
+fn is_late(process: &Process, stage: &Stage, producer: &Producer, error: &Error) -> Result<bool, String> {
+    if process.is_dead() || error.kind() == ErrorKind::Fenced {
+        return Ok(!process.is_dead());
+    }
+    if !is_stale(error) || stage.ledger.annals().is_none() {
+        return Ok(false);
+    }
+    let mine = producer.incarnation().get();
+    Ok(stage.truth()?.model.current_writer(producer.name().as_str()) != Some(mine))
+}
+
+/// P4: fenced is who has a newer incarnation after him, and nobody else; but for a change of history, after
+/// which everybody opens his name anew.
+fn fenced(stage: &Stage, name: &str, mine: Incarnation) -> Result<(), Trouble> {
     if stage.allowed.damage || newest_open(&stage.memory, &stage.path, name)? > mine.get() {
         return Ok(());
     }
-    Err(format!("P4: incarnation {mine} of {name} was fenced, and no newer one was opened"))
+    if stage.ledger.annals().is_some()
+        && stage.truth()?.model.rewinds.iter().any(|rewind| rewind.0 > mine.get())
+    {
+        stage.coverage.met(Met::ProducerSetBack, 1);
+        return Err(Trouble::Again);
+    }
+    Err(format!("P4: incarnation {mine} of {name} was fenced, and no newer one was opened").into())
 }
 
 fn draft(plan: &Producing, producer: &mut Producer, text: &str) -> batchweave::Result<Draft> {

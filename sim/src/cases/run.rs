@@ -76,7 +76,7 @@ fn assemble(
 ) -> Assembled {
     let kind =
         base::Kind { versions: case.base, synced: true, parts_per_step: 1, divisor: 1, linkless: false };
-    let (memory, ledger, _) = base::fork(kind);
+    let (memory, ledger, _) = base::fork(kind, false);
     let fates = Arc::new(Once {
         mishap: case.mishap,
         happened: AtomicBool::new(false),
@@ -101,6 +101,7 @@ fn assemble(
         ledger,
         memory: memory.clone(),
         allowed: Allowed { failures: case.mishap == Mishap::LostReply, ..Allowed::default() },
+        coverage: Arc::default(),
     });
     let node = |number: usize| {
         // A listing's order is nothing that the engine minds, and would double every history.

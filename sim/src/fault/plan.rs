@@ -250,6 +250,11 @@ impl Fate {
         Self { bytes_max, ..Self::default() }
     }
 
+    /// It takes so much longer.
+    pub fn takes(delay: Duration) -> Self {
+        Self { delay, ..Self::default() }
+    }
+
     /// Its process stops right after its effect.
     pub fn stops() -> Self {
         Self { stops: true, ..Self::default() }

@@ -7,6 +7,7 @@
 //! - One lock over all: calls are atomic and in one order.
 //! - A mapping is a copy of what the file held; what has its final name doesn't change (R1).
 
+mod archive;
 mod inode;
 mod outside;
 #[cfg(test)]

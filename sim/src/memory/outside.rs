@@ -145,7 +145,7 @@ impl Memory {
 
 impl State {
     /// The same filesystem with nobody at it: no handle is open.
-    fn fork(&self) -> Self {
+    pub(super) fn fork(&self) -> Self {
         let mut state = self.clone();
         let held: Vec<Id> =
             state.nodes.iter().filter(|(_, node)| node.handles > 0).map(|(id, _)| *id).collect();

@@ -12,6 +12,7 @@ use std::path::{Component, Path};
 
 use batchweave::storage::Mount;
 
+use super::archive::Archive;
 use super::pages::{PAGE_BYTES, Pages, stamp_after};
 use crate::errno::{self, error};
 use crate::schedule::mix;
@@ -108,6 +109,7 @@ pub(super) struct State {
     swept: usize,
     /// How often a directory of a name was removed.
     removed: BTreeMap<(Id, String), u64>,
+    pub(super) archive: Archive,
 }
 
 impl State {
@@ -126,6 +128,7 @@ impl State {
             next: ROOT + 1,
             swept: 0,
             removed: BTreeMap::new(),
+            archive: Archive::default(),
         }
     }
 
@@ -323,6 +326,7 @@ impl State {
 
     /// Changes live names, and remembers that this isn't durable.
     fn change(&mut self, words: String, edits: Vec<Edit>, under: Vec<Id>) {
+        self.archive(&edits);
         let mut old = Vec::new();
         for edit in &edits {
             if let Some(id) = edit.node {

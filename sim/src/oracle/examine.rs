@@ -9,13 +9,13 @@ use batchweave::{ConsumerOptions, Counts, ErrorKind, Incarnation, Next, Settings
 
 use super::ledger::Left;
 use super::replay::{Replayed, check_replay};
-use super::{Ledger, parse, state, text};
+use super::{Ledger, parse, retained, state, text};
 use crate::{Choices, Memory, Seeded};
 
 /// The writer's number in what [`goes_on`] publishes: no process of a run has it.
 const EXAMINER: usize = usize::MAX;
 
-fn open(memory: &Memory, path: &Path, seed: u64) -> Result<Option<Store>, String> {
+pub(super) fn open(memory: &Memory, path: &Path, seed: u64) -> Result<Option<Store>, String> {
     let storage = Arc::new(memory.clone());
     match Store::open_on(path, storage, Arc::new(Seeded::new(seed)), &Settings::new()) {
         Ok(store) => Ok(Some(store)),
@@ -33,12 +33,15 @@ pub fn examine(memory: &Memory, path: &Path, ledger: &Ledger) -> Result<Option<R
     examine_what(Left::All, memory, path, ledger)
 }
 
-fn examine_what(
+pub(super) fn examine_what(
     left: Left,
     memory: &Memory,
     path: &Path,
     ledger: &Ledger,
 ) -> Result<Option<Replayed>, String> {
+    if let Some(annals) = ledger.annals() {
+        return retained::examine(left, memory, path, annals).map(|()| None);
+    }
     let Some(store) = open(&memory.fork(), path, 1)? else {
         return match ledger.acknowledged() {
             0 => Ok(None),
@@ -137,7 +140,7 @@ pub fn goes_on(memory: &Memory, path: &Path, ledger: &Ledger) -> Result<(), Stri
     goes_on_with(Left::All, memory, path, ledger)
 }
 
-fn goes_on_with(left: Left, memory: &Memory, path: &Path, ledger: &Ledger) -> Result<(), String> {
+pub(super) fn goes_on_with(left: Left, memory: &Memory, path: &Path, ledger: &Ledger) -> Result<(), String> {
     let copy = memory.fork();
     let Some(store) = open(&copy, path, 2)? else { return Ok(()) };
     if store.info().map_err(|error| format!("P7: no info: {error}"))?.closed.is_some() {

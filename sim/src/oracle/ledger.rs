@@ -1,4 +1,7 @@
 //! Who was told what.
+//!
+//! - Where history changes and segments are removed the list is another one, the [`Annals`]: what is told goes
+//!   there, and only there.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -6,11 +9,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use batchweave::{Incarnation, Published, Step, Version};
 use parking_lot::Mutex;
 
+use super::annals::Annals;
 use super::{Replayed, parse, state};
 
 /// The list of what actors were told. Whatever contradicts it is said at once.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<Book>);
+pub struct Ledger(Mutex<Book>, Option<Annals>);
 
 #[derive(Debug, Default)]
 struct Book {
@@ -58,6 +62,16 @@ impl Book {
 }
 
 impl Ledger {
+    /// Of a store whose history changes.
+    pub fn of_lifecycle() -> Self {
+        Self(Mutex::default(), Some(Annals::default()))
+    }
+
+    /// The list of a store whose history changes.
+    pub fn annals(&self) -> Option<&Annals> {
+        self.1.as_ref()
+    }
+
     /// A part was acknowledged.
     ///
     /// # Errors
@@ -71,6 +85,9 @@ impl Ledger {
         let (producer, sequence, _) = parse(text)?;
         if published.sequence.get() != sequence {
             return Err(format!("{text} was acknowledged as sequence {}", published.sequence));
+        }
+        if let Some(annals) = self.annals() {
+            return annals.acknowledge(text, incarnation, published);
         }
         let new = Acknowledged { text: text.to_owned(), published, incarnation };
         let mut book = self.0.lock();
@@ -92,6 +109,10 @@ impl Ledger {
     /// Another one was acknowledged as this one.
     pub fn flush(&self, text: &str) -> Result<(), String> {
         let (producer, sequence, _) = parse(text)?;
+        if let Some(annals) = self.annals() {
+            annals.flush(text);
+            return Ok(());
+        }
         let mut book = self.0.lock();
         match book.flushed.insert((producer.to_owned(), sequence), text.to_owned()) {
             Some(old) if old != text => Err(format!("P3: {old} and {text} were both acknowledged")),
@@ -104,6 +125,9 @@ impl Ledger {
     /// # Errors
     /// It lacks what was acknowledged, or has another state than that of its last part.
     pub fn open(&self, name: &str, incarnation: Incarnation, next: u64, found: &[u8]) -> Result<(), String> {
+        if let Some(annals) = self.annals() {
+            return annals.open(name, incarnation, next, found);
+        }
         let mut book = self.0.lock();
         let incarnations = book.opened.entry(name.to_owned()).or_default();
         if incarnations.contains(&incarnation) {
@@ -158,6 +182,9 @@ impl Ledger {
 
     /// A name was retired, by an incarnation.
     pub fn retire(&self, name: &str, incarnation: Incarnation) {
+        if let Some(annals) = self.annals() {
+            return annals.retire(name, incarnation);
+        }
         self.0.lock().retired.insert(name.to_owned(), incarnation);
     }
 
@@ -185,7 +212,7 @@ impl Ledger {
     /// A digest of all that was said.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        format!("{:?}", self.0.lock()).hash(&mut hasher);
+        format!("{:?} {:?}", self.0.lock(), self.1).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -204,6 +231,9 @@ impl Ledger {
 
     /// How many parts were acknowledged.
     pub fn acknowledged(&self) -> usize {
+        if let Some(annals) = self.annals() {
+            return annals.acknowledged();
+        }
         self.0.lock().acknowledged.len()
     }
 

@@ -4,16 +4,26 @@
 //!   steps. It contradicts at once what can't be.
 //! - The [truth](replay()) is read from the log when a run is over, and at moments in between, on a copy of
 //!   the filesystem that nobody else uses: [`examine`].
+//! - Where history changes and segments are removed, the [`Annals`] take the ledger's place, and the
+//!   [`truth()`] is held against a plain [`Model`].
 //! - It knows nothing of how the engine works: producers, sequences, steps, texts.
 
+mod annals;
 mod examine;
 mod ledger;
+mod model;
 mod replay;
+mod retained;
+mod truth;
 
+pub use annals::Annals;
 pub(crate) use examine::texts_of;
 pub use examine::{examine, examine_after_power_cut, examine_tail, goes_on, newest_open, visible_of};
 pub use ledger::Ledger;
+pub use model::{Model, Seen};
 pub use replay::{Replayed, check_replay, replay};
+pub use retained::examine_reclaimed;
+pub use truth::{Truth, truth};
 
 /// What part `sequence` of a producer holds, written by process `writer`: two processes that take
 /// themselves for the same producer never write the same.

@@ -39,10 +39,11 @@ pub(crate) struct Kind {
     pub(crate) linkless: bool,
 }
 
-/// The filesystem of a run: a store of so many versions, or no store; and what is known of it.
-pub(crate) fn fork(kind: Kind) -> (Memory, Arc<Ledger>, u64) {
+/// The filesystem of a run: a store of so many versions, or no store; and what is known of it, by a list for
+/// stores whose history changes if it does.
+pub(crate) fn fork(kind: Kind, changes: bool) -> (Memory, Arc<Ledger>, u64) {
     static BASES: OnceLock<Mutex<BTreeMap<Kind, Arc<Base>>>> = OnceLock::new();
-    let ledger = Arc::new(Ledger::default());
+    let ledger = Arc::new(if changes { Ledger::of_lifecycle() } else { Ledger::default() });
     if kind.versions == 0 {
         return (Memory::new(), ledger, 0);
     }

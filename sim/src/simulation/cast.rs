@@ -8,18 +8,25 @@ use batchweave::Settings;
 use parking_lot::Mutex;
 
 use super::base;
+use super::life::Trainer;
 use super::setup::{Setup, Shape};
 use crate::Choices;
 use crate::actors::{
-    Allowed, Consuming, Meets, Producing, Stage, close, consume, inspect, pass_segments, produce, watch,
+    Allowed, Consuming, Meets, Producing, Running, Saved, Stage, Training, close, consume, inspect, join,
+    operate, pass_segments, produce, train, watch,
 };
+use crate::coverage::Coverage;
 use crate::damage::Damage;
-use crate::faults::{Coverage, Faults, Next};
+use crate::faults::{Faults, Next};
 use crate::mount::{Links, Mount, Pause, Traits};
 use crate::schedule::{Node, World};
 
 /// More calls than any run needs that ends.
 const CALLS_MAX: u64 = 40_000;
+/// ... than one of the lifecycle does.
+const LIFECYCLE_CALLS_MAX: u64 = 200_000;
+/// How many steps a trainer reads in one life: more than there are.
+const TRAINED: u64 = 200;
 
 /// All that a run is made of.
 pub(super) struct Cast {
@@ -30,7 +37,7 @@ pub(super) struct Cast {
 
 impl Cast {
     pub(super) fn assemble(setup: &Setup, seed: u64, choices: &Choices, coverage: &Arc<Coverage>) -> Self {
-        let (memory, ledger, base_parts) = base::fork(setup.store());
+        let (memory, ledger, base_parts) = base::fork(setup.store(), setup.shape == Shape::Lifecycle);
         let damage = Arc::new(Damage::new(setup.base));
         let faults = Arc::new(Faults {
             kinds: setup.wrongs.clone(),
@@ -43,7 +50,9 @@ impl Cast {
             damage: Arc::clone(&damage),
             coverage: Arc::clone(coverage),
         });
-        let world = World::new(choices.clone(), setup.style.clone(), seed, CALLS_MAX, faults.clone());
+        let lives = setup.shape == Shape::Lifecycle;
+        let calls_max = if lives { LIFECYCLE_CALLS_MAX } else { CALLS_MAX };
+        let world = World::new(choices.clone(), setup.style.clone(), seed, calls_max, faults.clone());
         let readers_node = usize::from(setup.read_only);
         let nodes: Vec<Node> = (0..setup.nodes + readers_node)
             .map(|number| {
@@ -65,11 +74,14 @@ impl Cast {
             memory,
             allowed: Allowed {
                 // Without links a sleeper's only copy may be removed with the segment that it got a name in.
-                failures: setup.faults > 0 || setup.passes > 0 && setup.links == Links::Nowhere,
+                failures: setup.faults > 0 && !setup.life.calm
+                    || (setup.passes > 0 || lives) && setup.links == Links::Nowhere,
                 damage: setup.shape == Shape::Damage,
                 closes: setup.closers > 0,
                 refusals: setup.links == Links::WithinDirectory,
+                stale: lives && setup.io_patience.is_some(),
             },
+            coverage: Arc::clone(coverage),
         });
         let cast = Self { world, stage, damage };
         cast.add_all(setup, &nodes, base_parts, choices);
@@ -128,18 +140,72 @@ impl Cast {
             });
         }
         if setup.passes > 0 {
-            let (stage, passes) = (Arc::clone(&self.stage), setup.passes);
-            self.world.add(on(), "time", 0, move |process| {
-                for pass in 0..passes {
-                    let pause = process.world.choices().pick(200);
-                    process.env().sleep(Duration::from_micros(u64::from(pause) * 20));
-                    if process.is_dead() {
-                        break;
-                    }
-                    process.world.say("two segments pass, and what may be removed is".to_owned());
-                    pass_segments(&stage.memory, &stage, "others", u64::from(pass) + 1000)?;
+            self.add_time(setup, on());
+        }
+        self.add_life(setup, on, reads_on);
+    }
+
+    /// Who lets segments pass.
+    fn add_time(&self, setup: &Setup, node: &Node) {
+        let (stage, passes) = (Arc::clone(&self.stage), setup.passes);
+        // Runs of the lifecycle take longer.
+        let unit = Duration::from_micros(if setup.shape == Shape::Lifecycle { 100 } else { 20 });
+        self.world.add(node, "time", 0, move |process| {
+            for pass in 0..passes {
+                let pause = process.world.choices().pick(200);
+                process.env().sleep(unit * pause);
+                if process.is_dead() {
+                    break;
                 }
-                Ok(())
+                process.world.say("two segments pass, and what may be removed is".to_owned());
+                pass_segments(&stage.memory, &stage, "others", u64::from(pass) + 1000)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Who trains, joins and operates.
+    fn add_life<'n>(&self, setup: &Setup, on: impl Fn() -> &'n Node, reads_on: impl Fn() -> &'n Node) {
+        let groups = ["g", "h"].map(|name| (name, Arc::<Saved>::default()));
+        let plan_of = |trainer: &Trainer| {
+            let known = groups.iter().find(|(name, _)| trainer.group == Some(*name));
+            Training {
+                group: trainer.group.map(str::to_owned),
+                steps: TRAINED,
+                window: trainer.window,
+                ranks: trainer.ranks,
+                saves_one_in: trainer.saves_one_in,
+                checkpoints_one_in: trainer.checkpoints_one_in,
+                retains: trainer.retains,
+                retires: trainer.retires,
+                saved: known.map(|(_, saved)| Arc::clone(saved)).unwrap_or_default(),
+            }
+        };
+        for (number, trainer) in setup.life.trainers.iter().enumerate() {
+            let (stage, plan) = (Arc::clone(&self.stage), plan_of(trainer));
+            let name = format!("trainer {} {number}", trainer.group.unwrap_or("of no group"));
+            // Who only reads may do so from where nothing can be written.
+            let node = if trainer.group.is_none() { reads_on() } else { on() };
+            let late = Duration::from_millis(trainer.late_ms.into());
+            self.world.add(node, &name, trainer.restarts, move |process| {
+                process.env().sleep(late);
+                train(process, &stage, &plan)
+            });
+        }
+        for number in 0..setup.life.joiners {
+            let Some(first) = setup.life.trainers.iter().find(|trainer| trainer.group.is_some()) else {
+                break;
+            };
+            let (stage, plan) = (Arc::clone(&self.stage), plan_of(first));
+            let name = format!("rank {number}");
+            self.world.add(reads_on(), &name, 1, move |process| join(process, &stage, &plan));
+        }
+        let running = Arc::<Running>::default();
+        for (number, operator) in setup.life.operators.iter().enumerate() {
+            let (stage, running, operator) = (Arc::clone(&self.stage), Arc::clone(&running), *operator);
+            let name = format!("operator {number}");
+            self.world.add(on(), &name, operator.restarts, move |process| {
+                operate(process, &stage, operator.word, operator.times, &running)
             });
         }
     }

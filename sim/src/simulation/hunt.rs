@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Shape, jobs, on_cores, simulate};
-use crate::faults::Coverage;
+use crate::coverage::Coverage;
 
 /// Plants a bug by its name, or `none`, and simulates seeds from 0 until a promise is broken: after how many
 /// schedules, and which.
@@ -46,6 +46,13 @@ fn plant(bug: &str) -> Result<Option<Shape>, String> {
         }
         Bug::ReplayUnsynced => Some(Shape::Endings),
         Bug::HoleIsHead => Some(Shape::Damage),
+        Bug::CheckpointLate
+        | Bug::FloorUnsynced
+        | Bug::IncarnationsCounted
+        | Bug::RewindOfNow
+        | Bug::SkipSilent
+        | Bug::ReclaimOlderView
+        | Bug::RemovedEarly => Some(Shape::Lifecycle),
         _ => Some(Shape::Traffic),
     })
 }

@@ -8,6 +8,7 @@
 pub(crate) mod base;
 pub(crate) mod cast;
 mod hunt;
+mod life;
 mod setup;
 mod shrink;
 mod workers;
@@ -17,11 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub use self::hunt::hunt;
+pub use self::life::{Life, Operator, Trainer};
 pub use self::setup::{Setup, Shape};
 pub use self::shrink::shrink;
 pub use self::workers::{jobs, on_cores};
-use crate::faults::Coverage;
-use crate::oracle::{examine, examine_after_power_cut, examine_tail, goes_on};
+use crate::coverage::Coverage;
+use crate::coverage::Met;
+use crate::oracle::{examine, examine_after_power_cut, examine_reclaimed, examine_tail, goes_on};
 use crate::schedule::{Story, words_of};
 use crate::{Choices, Taken};
 
@@ -98,6 +101,10 @@ fn judge(setup: &Setup, cast: &cast::Cast, choices: &Choices) -> Result<(), Stri
     }
     examine(&stage.memory, &stage.path, &stage.ledger)?;
     goes_on(&stage.memory, &stage.path, &stage.ledger)?;
+    if setup.shape == Shape::Lifecycle {
+        stage.coverage.met(Met::NameGivenAgain, stage.memory.names_given_again());
+        examine_reclaimed(&stage.memory, &stage.path, &stage.ledger, setup.synced.then_some(choices))?;
+    }
     // What was damaged was mended by hand, which nobody syncs.
     if setup.synced && setup.shape != Shape::Damage {
         examine_after_power_cut(&stage.memory, &stage.path, &stage.ledger, choices)?;

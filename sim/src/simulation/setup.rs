@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use super::base::Kind;
+use super::life::Life;
 use crate::faults::Wrong;
 use crate::mount::{Class, Links};
 use crate::{Choices, Style};
+
+/// Which of three seeds that differ in this only is a run of the lifecycle.
+const LIFECYCLES: usize = 1;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +22,22 @@ pub enum Shape {
     Damage,
     /// Several processes close the stream for good.
     Endings,
+    /// Trainers checkpoint, operators reclaim, rewind and skip, and whoever likes stands still meanwhile.
+    Lifecycle,
 }
 
 impl Shape {
     /// All shapes.
-    pub const ALL: [Self; 4] = [Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings];
+    pub const ALL: [Self; 5] = [Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings, Self::Lifecycle];
+
+    /// Draws one. Most runs are traffic, or of the lifecycle: these have most to go wrong. What a seed drew
+    /// before there was a lifecycle it draws still, or that.
+    fn draw(choices: &Choices) -> Self {
+        let others =
+            [Self::Traffic, Self::Traffic, Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings];
+        let drawn = choices.pick(3 * others.len() as u32) as usize;
+        if drawn / others.len() == LIFECYCLES { Self::Lifecycle } else { others[drawn % others.len()] }
+    }
 }
 
 /// A producing process.
@@ -88,6 +103,8 @@ pub struct Setup {
     pub wild_one_in: u32,
     /// How often segments pass.
     pub passes: u32,
+    /// Who trains and operates.
+    pub life: Life,
     /// What may go wrong.
     pub wrongs: Vec<Wrong>,
     /// How many things do.
@@ -112,10 +129,7 @@ impl Setup {
 
     /// Draws a set-up.
     pub fn draw(shape: Option<Shape>, choices: &Choices) -> Self {
-        // Most runs are traffic: it has most to go wrong.
-        let shapes =
-            [Shape::Traffic, Shape::Traffic, Shape::Traffic, Shape::Sleepers, Shape::Damage, Shape::Endings];
-        let shape = shape.unwrap_or_else(|| *choices.one_of(&shapes));
+        let shape = shape.unwrap_or_else(|| Shape::draw(choices));
         let class = *choices.one_of(&[
             Class::Local,
             Class::Coherent { bricks: 1 },
@@ -126,7 +140,8 @@ impl Setup {
         let links = Self::draw_links(class, choices);
         let read_only = class != Class::Local && choices.chance(3);
         let synced = !choices.chance(4);
-        let parts_per_step = if shape == Shape::Traffic && choices.chance(5) { 2 } else { 1 };
+        let in_parts = matches!(shape, Shape::Traffic | Shape::Lifecycle);
+        let parts_per_step = if in_parts && choices.chance(5) { 2 } else { 1 };
         let divisor = 1 + choices.pick(2);
         // Near a segment's end, where most can go wrong: a segment has 16 versions.
         let bases: &[u64] = match shape {
@@ -134,23 +149,34 @@ impl Setup {
             Shape::Sleepers => &[15, 14, 16, 31, 32],
             Shape::Damage => &[20, 14, 31, 47],
             Shape::Endings => &[3, 15, 16],
+            Shape::Lifecycle => &[31, 20, 3, 46, 47, 48],
         };
         let base = *choices.one_of(bases);
         let writers = Self::draw_writers(shape, choices);
         let readers = match shape {
-            Shape::Sleepers => Vec::new(),
+            Shape::Sleepers | Shape::Lifecycle => Vec::new(),
             _ => {
                 let ranks = if parts_per_step == 1 { divisor } else { 1 };
                 (0..choices.pick(3)).map(|_| Reader::draw(ranks, choices)).collect()
             }
         };
-        let inspections = if shape == Shape::Traffic && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
-        let watchers = if shape == Shape::Damage { 0 } else { choices.pick(2) };
+        let inspections = if in_parts && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
+        let watchers = if matches!(shape, Shape::Damage | Shape::Lifecycle) { 0 } else { choices.pick(2) };
         let closers = if shape == Shape::Endings { 2 + choices.pick(2) } else { 0 };
         let wild_one_in = *choices.one_of(&[0, 2, 1]);
-        let passes = if shape == Shape::Sleepers { 1 + choices.pick(2) } else { 0 };
-        let wrongs = Self::wrongs(shape, class, synced);
-        let faults = choices.pick(5);
+        let passes = match shape {
+            Shape::Sleepers => 1 + choices.pick(2),
+            Shape::Lifecycle => choices.pick(3),
+            _ => 0,
+        };
+        let ranks = if parts_per_step == 1 { divisor } else { 1 };
+        let life = Life::draw(shape, ranks, choices);
+        let wrongs = if life.calm {
+            vec![Wrong::Frozen, Wrong::FrozenInBoundary]
+        } else {
+            Self::wrongs(shape, class, synced)
+        };
+        let faults = choices.pick(if shape == Shape::Lifecycle { 10 } else { 5 });
         // What is damaged doesn't come back: waiting for it long shows nothing more.
         let short = shape == Shape::Damage || choices.chance(3);
         let io_patience = short.then_some(Duration::from_millis(300));
@@ -172,6 +198,7 @@ impl Setup {
             closers,
             wild_one_in,
             passes,
+            life,
             wrongs,
             faults,
             io_patience,
@@ -195,12 +222,13 @@ impl Setup {
             Shape::Endings => choices.pick(2),
             _ => 1 + choices.pick(3),
         };
+        let parts = if shape == Shape::Lifecycle { 30 } else { 3 };
         (0..writers)
             .map(|_| {
                 let name = *choices.one_of(&["a", "b"]);
                 Writer {
                     name,
-                    parts: 1 + u64::from(choices.pick(3)),
+                    parts: 1 + u64::from(choices.pick(parts)),
                     padding: *choices.one_of(&[0, 0, 9000]),
                     finishes: choices.chance(3),
                     restarts: choices.pick(3),
@@ -214,6 +242,10 @@ impl Setup {
         match shape {
             Shape::Damage => wrongs.extend([Wrong::Purged, Wrong::Unreadable, Wrong::Purged]),
             _ => wrongs.extend([Wrong::NoSpace, Wrong::Refused, Wrong::NodeDies]),
+        }
+        if shape == Shape::Lifecycle {
+            wrongs.extend([Wrong::Frozen, Wrong::Frozen, Wrong::Frozen, Wrong::Frozen]);
+            wrongs.extend([Wrong::FrozenInBoundary, Wrong::FrozenInBoundary]);
         }
         if class != Class::Local {
             wrongs.push(Wrong::ReplyLost);

@@ -1,0 +1,123 @@
+//! What the simulation of the lifecycle found: reclaim, rewind and verify, and whoever is late for them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave::storage::Storage;
+use batchweave::{ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
+
+use crate::support::{PATH, create, open, open_with, options, publish};
+
+/// A disk with a log of so many versions, the first of them the Open of "a".
+fn disk_with(versions: u64) -> Memory {
+    let disk = Memory::new();
+    let store = create(Arc::new(disk.clone()), 1, options(), &Settings::new()).unwrap();
+    let mut producer = store.producer("a").unwrap();
+    for _ in 1..versions {
+        publish(&mut producer).unwrap();
+    }
+    disk
+}
+
+/// Others publish two segments and more, and reclaim up to the end.
+fn pass_and_reclaim(disk: &Memory) {
+    let store = open(disk.clone(), 60).unwrap();
+    let mut producer = store.producer("b").unwrap();
+    for _ in 0..50 {
+        publish(&mut producer).unwrap();
+    }
+    let head = store.info().unwrap().next_step;
+    assert!(store.reclaim(&ReclaimOptions::new().up_to(head)).unwrap().segments.count > 0);
+}
+
+fn check_clean(store: &Store) {
+    let report = store.verify(|_| ()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+#[test]
+fn a_reader_whose_own_segment_is_gone_is_told_that_its_step_is() {
+    let disk = disk_with(5);
+    let store = open(disk.clone(), 2).unwrap();
+    assert_eq!(store.info().unwrap().next_step, Step::new(4), "it looks at the log in that segment");
+    pass_and_reclaim(&disk);
+    assert_eq!(store.batch(Step::new(0)).unwrap_err().kind(), ErrorKind::Reclaimed);
+}
+
+#[test]
+fn who_retires_while_a_rewind_is_staged_stays_retired_if_nothing_of_it_is_dropped() {
+    let disk = disk_with(5);
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+    let elsewhere = disk.clone();
+    process.set_plan(Plan::new().meanwhile(
+        Match::method(Method::Link).named("-rewind.").nth(1),
+        move || {
+            assert!(open(elsewhere.clone(), 3).unwrap().retire("a").unwrap());
+        },
+    ));
+    let head = store.info().unwrap().next_step;
+    assert_eq!(store.rewind(head, RewindOptions::new()).unwrap().parts, 0);
+    let producers = open(disk, 4).unwrap().producers().unwrap();
+    assert!(producers[0].finished, "{producers:?}");
+}
+
+#[test]
+fn an_index_put_again_after_it_was_removed_makes_nothing_look_missing() {
+    let disk = disk_with(40);
+    let root = disk.open_root(Path::new(PATH)).unwrap();
+    let indexes = disk.open_dir(&root, "index").unwrap();
+    disk.make_dir(&root, "aside").unwrap();
+    let aside = disk.open_dir(&root, "aside").unwrap();
+    disk.link(&indexes, "000000000000", &aside, "kept").unwrap();
+    pass_and_reclaim(&disk);
+    disk.link(&aside, "kept", &indexes, "000000000000").unwrap();
+    disk.remove(&aside, "kept").unwrap();
+    disk.remove_dir(&root, "aside").unwrap();
+    // What a sleeper leaves who begins the next segment again.
+    let log = disk.open_dir(&root, "log").unwrap();
+    disk.make_dir(&log, "000000000001").unwrap();
+    let store = open(disk.clone(), 5).unwrap();
+    check_clean(&store);
+    store.reclaim(&ReclaimOptions::new()).unwrap();
+    assert!(disk.open_dir(&log, "000000000001").is_err(), "it is litter, and goes");
+    check_clean(&store);
+}
+
+#[test]
+fn what_an_nfs_client_keeps_of_a_removed_file_is_no_fault() {
+    let disk = disk_with(20);
+    let indexes = disk.open_root(&Path::new(PATH).join("index")).unwrap();
+    drop(disk.create_exclusive(&indexes, ".nfs00000000000000630000000a").unwrap());
+    let report = open(disk.clone(), 2).unwrap().verify(|_| ()).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert!(report.litter.iter().any(|litter| litter.path.starts_with("index")), "{:?}", report.litter);
+    drop(disk.create_exclusive(&indexes, "notes").unwrap());
+    assert_eq!(open(disk, 3).unwrap().verify(|_| ()).unwrap().findings.len(), 1, "a stranger's is one");
+}
+
+/// A control file that a reclaim has seen twice is litter: where a server removes what others have open, its
+/// owner is told so while it writes.
+#[test]
+fn a_control_file_that_is_removed_while_it_is_written_is_staged_anew() {
+    for (method, file) in
+        [(Method::WriteAt, "-group."), (Method::SyncFile, "-group."), (Method::WriteAt, "-index.")]
+    {
+        let disk = disk_with(15);
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let settings = Settings::new().mount_class(MountClass::CloseToOpen);
+        let store = open_with(process.clone(), 2, &settings).unwrap();
+        let mut producer = store.producer("b").unwrap();
+        let gone = Match::method(method).named(file).nth(1);
+        process.set_plan(Plan::new().fail(gone, errno::ESTALE));
+        if file == "-index." {
+            publish(&mut producer).unwrap();
+        } else {
+            store.group("g").unwrap().begin(Start::Beginning).unwrap();
+        }
+        let store = open(disk, 3).unwrap();
+        assert_eq!(store.groups().unwrap().len(), usize::from(file != "-index."));
+        check_clean(&store);
+    }
+}

@@ -1,0 +1,120 @@
+//! Producers and a trainer of one job, all killed at once, again and again, at moments that a generator
+//! draws: what the trainer delivered over all its lives is every id once, in one order, whatever was
+//! reclaimed meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::time::Duration;
+
+use batchweave::{Position, ReclaimOptions, Share, Start};
+
+use super::*;
+
+const PRODUCERS: usize = 3;
+/// Parts of each producer after the last kill, beyond what the busiest had.
+const MORE: u64 = 20;
+/// More than there is time for before the kill.
+const ENDLESS: u64 = 1 << 40;
+const ROUNDS: u64 = 20;
+/// Steps between two checkpoints.
+const EVERY: u64 = 7;
+
+/// Delivers, notes, saves and checkpoints until it has so many steps. A child's whole life: `store journal
+/// steps`.
+#[test]
+#[ignore = "the life of a child of the other tests"]
+fn trainer() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let words: Vec<&str> = task.split(' ').collect();
+    let [path, journal, steps] = words[..] else { panic!("not a task: {task}") };
+    let steps: u64 = steps.parse().unwrap();
+    let saved_at = format!("{journal}.saved");
+    let saved = fs::read(&saved_at).ok().map(|json| serde_json::from_slice::<Position>(&json).unwrap());
+    let store = Store::open(path).unwrap();
+    let run = store.group("job").unwrap().begin(Start::from(saved)).unwrap();
+    let mut consumer = run.consumer(Share::WHOLE).unwrap();
+    let mut journal = OpenOptions::new().create(true).append(true).open(journal).unwrap();
+    say("begun");
+    while consumer.position().step.get() < steps {
+        let batch = consumer.next_batch_timeout(Duration::from_secs(120)).unwrap().unwrap();
+        let slice = batch.slices().next().unwrap().unwrap();
+        // One write, so that a kill leaves a line whole or not at all.
+        let line = format!("{} {}\n", batch.step(), String::from_utf8_lossy(&slice));
+        journal.write_all(line.as_bytes()).unwrap();
+        say("delivered");
+        if batch.position().step.get().is_multiple_of(EVERY) {
+            let json = serde_json::to_vec(&batch.position()).unwrap();
+            fs::write(format!("{saved_at}.new"), json).unwrap();
+            fs::rename(format!("{saved_at}.new"), &saved_at).unwrap();
+            run.checkpoint(batch.position(), &format!("step-{}", batch.position().step)).unwrap();
+            store.reclaim(&ReclaimOptions::new().keep(2)).unwrap();
+        }
+    }
+    say("done");
+}
+
+#[test]
+fn a_job_that_is_killed_twenty_times_delivers_every_id_once() {
+    with_store(&bulk(), Durability::Unsynced, |path, store| {
+        let names = names(PRODUCERS);
+        let journal = path.with_file_name("journal");
+        let start = |parts: u64| {
+            let producers = names.iter().map(|name| Running::start(path, name, parts));
+            let steps = parts * PRODUCERS as u64;
+            let task = format!("{} {} {steps}", path.display(), journal.display());
+            let trainer = Running::child("lifetimes::trainer", &task);
+            (producers.collect::<Vec<_>>(), trainer)
+        };
+        let mut drawn = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..ROUNDS {
+            drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let (producers, mut trainer) = start(ENDLESS);
+            // After so many of its words, wherever everybody is then.
+            for _ in 0..(drawn >> 40) % 60 {
+                trainer.next().expect("it goes on until it is killed");
+            }
+            for one in producers.into_iter().chain([trainer]) {
+                one.kill();
+            }
+        }
+        let known = store.producers().unwrap();
+        let parts = known.iter().map(|one| one.sequence.get()).max().unwrap_or(0) + MORE;
+        let (producers, trainer) = start(parts);
+        for one in producers {
+            assert_eq!(one.end(), "finished");
+        }
+        assert_eq!(trainer.end(), "done");
+        check_journal(&fs::read_to_string(&journal).unwrap(), &names, parts);
+        check_freed(store);
+    });
+}
+
+/// Whatever was delivered again after a kill was the same; and all in all every id was, once.
+fn check_journal(journal: &str, names: &[String], parts: u64) {
+    let mut delivered: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    for line in journal.lines() {
+        let (step, id) = line.split_once(' ').unwrap();
+        let (step, id) = (step.parse().unwrap(), parse(id.as_bytes()));
+        let before = delivered.entry(step).or_insert_with(|| id.clone());
+        assert_eq!(*before, id, "step {step} was delivered differently");
+    }
+    assert_eq!(
+        delivered.keys().copied().collect::<Vec<_>>(),
+        (0..parts * PRODUCERS as u64).collect::<Vec<_>>()
+    );
+    let counts = check_dense(&delivered.into_values().collect::<Vec<_>>());
+    assert_eq!(counts.len(), names.len());
+    assert!(counts.values().all(|count| *count == parts), "{counts:?}");
+}
+
+/// What no checkpoint needs is gone, up to three segments; and what is left is whole.
+fn check_freed(store: &Store) {
+    store.reclaim(&ReclaimOptions::new().keep(2)).unwrap();
+    let info = store.info().unwrap();
+    let needed = store.groups().unwrap()[0].needs.unwrap();
+    assert_eq!(info.floor, needed);
+    let left = fs::read_dir(store.path().join("log")).unwrap().count() as u64;
+    let versions = info.head_version.unwrap().get();
+    assert!(left < versions / 16, "{left} segments are left of {}", versions / 16 + 1);
+    assert!(store.verify(|_| ()).unwrap().is_clean());
+}
