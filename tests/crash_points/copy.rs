@@ -65,8 +65,7 @@ fn stop_everywhere(
     let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
     process.set_plan(faults);
     doing(store);
-    let points = *points.lock();
-    points
+    *points.lock()
 }
 
 fn check_copy(disk: &Memory, how: &str) {
