@@ -1,8 +1,8 @@
 //! A copy of a store: another store that holds the same steps, numbered from 0.
 //!
 //! - It is read and published like any other data: every byte is verified on the way, every rule holds in it.
-//! - It is made beside its place, in a directory with `.partial` behind the name, and gets its name when it is
-//!   whole: an interrupted copy is never found where a whole one is looked for.
+//! - It is made beside its place, in a directory with `.partial` behind the name, and gets its name when it
+//!   is whole: an interrupted copy is never found where a whole one is looked for.
 //! - It is of one history: if that is changed, or what it needs is reclaimed meanwhile, it is given up.
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ use crate::options::{Durability, Settings};
 use crate::producer::{Compression, Producer};
 use crate::store::Store;
 
-/// The level at which what was compressed is compressed again: zstd's own default. The one that was used isn't
-/// recorded.
+/// The level at which what was compressed is compressed again: zstd's own default. The one that was used
+/// isn't recorded.
 const ZSTD_LEVEL: i32 = 3;
 
 /// What a copy holds; see [`Store::copy_to`].
@@ -54,24 +54,25 @@ pub struct Copied {
 }
 
 impl Store {
-    /// Copies steps into a new store: those of the range, or all that are retained. It has the same options, an
-    /// identity of its own, and the source's as its [origin](crate::Info::origin); its first step is 0.
+    /// Copies steps into a new store: those of the range, or all that are retained. It has the same options,
+    /// an identity of its own, and the source's as its [origin](crate::Info::origin); its first step is 0.
     ///
-    /// - Slices, their counts, attachments, metadata and producers' states are the same, byte for byte, and so
-    ///   is the order of parts. Steps that are [skipped](Store::skip) are left out.
+    /// - Slices, their counts, attachments, metadata and producers' states are the same, byte for byte, and
+    ///   so is the order of parts. Steps that are [skipped](Store::skip) are left out.
     /// - A producer goes on after its last part in the copy, with the state that was committed with that, and
-    ///   has finished if it had and nothing of it is left behind. Groups and checkpoints aren't copied; a
+    ///   has finished if it had and has no part after the range. Groups and checkpoints aren't copied; a
     ///   position belongs to one store.
     /// - The copy is closed if it reaches to the end of a source that is.
     ///
-    /// `dest` doesn't exist or is an empty directory. Until the copy is whole it is in a directory beside that,
-    /// with `.partial` behind the name. One that an interrupted call has left is destroyed first, by
+    /// `dest` doesn't exist or is an empty directory. Until the copy is whole it is in a directory beside
+    /// that, with `.partial` behind the name. One that an interrupted call has left is destroyed first, by
     /// [`destroy`](crate::destroy): it may also be another call's that is under way.
     ///
     /// # Errors
     /// `Invalid` when there is something at `dest`, or an unfinished copy, or a step isn't published, or the
     /// range holds none. `Reclaimed` for a step below the floor, or if it came below it meanwhile; `Rewound`
-    /// when history was changed meanwhile; `Unsupported` when no store may live there; `Corrupt`, `Full`, `Io`.
+    /// when history was changed meanwhile; `Unsupported` when no store may live there; `Corrupt`, `Full`,
+    /// `Io`.
     ///
     /// ```
     /// use batchweave::{Counts, Options, Step, Store};
@@ -228,7 +229,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Who had finished has, if nothing of it was left behind; and the end is the end.
+    /// Who had finished has, if it has no part after the range; and the end is the end.
     fn finish(mut self, source: &Store, plan: &Plan) -> Result<Copied> {
         self.copied.producers = self.producers.len();
         for known in source.producers()? {

@@ -36,8 +36,8 @@ pub struct GroupInfo {
 }
 
 impl GroupInfo {
-    /// The next step that it delivers, as far as is known: as its progress says, or else its newest checkpoint
-    /// since it was opened, or else its start. None once retired.
+    /// The next step that it delivers, as far as is known: as its progress says, or else its newest
+    /// checkpoint since it was opened, or else its start. None once retired.
     ///
     /// For people and alerts: what it says can be a second old, or older where its rank has died.
     pub fn reached(&self) -> Option<Step> {
@@ -168,8 +168,9 @@ impl Store {
     /// `Corrupt`, `Unsupported`, `Io`.
     pub fn groups(&self) -> Result<Vec<GroupInfo>> {
         let log = self.log();
-        let state = log.current()?.state.clone();
-        let groups = state.groups.iter().map(|(name, known)| GroupInfo {
+        // The hints are read without the tail.
+        let known = log.current()?.state.groups.clone();
+        let groups = known.iter().map(|(name, known)| GroupInfo {
             name: name.clone(),
             incarnation: known.incarnation,
             start: known.start,

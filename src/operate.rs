@@ -1,5 +1,5 @@
-//! The facade's words that change history, mend what tells of it, or end it all: rewind, skip, forget, repair,
-//! destroy.
+//! The facade's words that change history, mend what tells of it, or end it all: rewind, skip, forget,
+//! repair, destroy.
 
 use std::path::Path;
 
@@ -185,15 +185,15 @@ impl Store {
 }
 
 /// Removes a store, once *all processes have closed it*: STORE first, so that nobody opens it any more, then
-/// everything else that is its own. The directory itself stays, as does anything in it that isn't a store's own,
-/// which is named in the report.
+/// everything else that is its own. The directory itself stays, as does anything in it that isn't a store's
+/// own, which is named in the report.
 ///
 /// A store that can't be opened will do, and so will what a destroy that was stopped has left: a directory
 /// without STORE that holds a store's own names only. It can't be undone; a dry run says first what goes.
 ///
 /// # Errors
-/// `Invalid` when there is no store, nor the rest of one; `Io`: what was removed is gone, and the next call goes
-/// on.
+/// `Invalid` when there is no store, nor the rest of one; `Io`: what was removed is gone, and the next call
+/// goes on.
 ///
 /// ```
 /// use batchweave::{DestroyOptions, Options, Store};

@@ -41,7 +41,11 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     // drafts: a_draft_whose_finished_file_vanished_is_given_back_to_be_written_anew
     (1_000_277_152, None, "a commit whose only file was removed with a segment was tried for ever"),
     // reclaimed::a_control_file_that_is_removed_while_it_is_written_is_staged_anew
-    (306_714, Some(Shape::Lifecycle), "an index whose staged file was taken for litter couldn't be put on NFS"),
+    (
+        306_714,
+        Some(Shape::Lifecycle),
+        "an index whose staged file was taken for litter couldn't be put on NFS",
+    ),
     // none yet
     (3_000_381_807, None, "what sleepers had linked into a segment made anew was an error of the log"),
     // none yet

@@ -2,8 +2,8 @@
 //!
 //! - Without STORE nobody opens it, and nobody creates another one over its commits: so a destroy that was
 //!   stopped has left no store, and the next one goes on with the rest.
-//! - Only names that a store gives are removed. Anything else is left and named, and the directories that hold
-//!   it with it; the store's directory itself stays too, empty or not.
+//! - Only names that a store gives are removed. Anything else is left and named, and the directories that
+//!   hold it with it; the store's directory itself stays too, empty or not.
 //! - What has no STORE is taken for the rest of a store only if it holds nothing but a store's own names.
 
 use std::ffi::OsStr;
@@ -106,7 +106,8 @@ pub(crate) fn destroy(path: &Path, storage: &dyn Storage, options: DestroyOption
     sweep.done.left.sort();
     sweep.done.left.dedup();
     if !options.dry_run {
-        tracing::info!(path = %path.display(), resumed, commits = sweep.done.commits.count, "destroyed a store");
+        let commits = sweep.done.commits.count;
+        tracing::info!(path = %path.display(), resumed, commits, "destroyed a store");
     }
     Ok(sweep.done)
 }
