@@ -103,8 +103,8 @@ bugs! {
     /// P4: replay takes Checkpoints of an older incarnation of their group, and so does their writer. Needs a
     /// group opened anew, or retired, while its older trainer still runs.
     CheckpointLate "checkpoint-late",
-    /// P5, P6: what a Floor has freed is removed before that Floor is durable, its directory not synced. Needs
-    /// a power cut after a reclaim, which leaves the removals and loses the Floor.
+    /// P5, P6: what a Floor has freed is removed before that Floor is durable: its directory isn't synced.
+    /// Needs a power cut after a reclaim, which leaves the removals and loses the Floor.
     FloorUnsynced "floor-unsynced",
     /// P4: a group's incarnations are counted from 0 whenever nobody has it, so an older one may be taken for
     /// the newest. Needs a group that is begun; an older one passes once it was retired and begun anew.

@@ -7,15 +7,16 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{PARTITIONS, Result, WINDOWS_PER_BATCH};
+use crate::job::{PARTITIONS, Result, STEPS_MIN, WINDOWS_PER_BATCH};
 
-/// Tokens in a window.
-pub const WINDOW: usize = 512;
+/// Tokens in a window: with its id they make 512 bytes, so that a full microbatch is a page.
+pub const WINDOW: usize = 504;
 /// Bytes of a window in a slice: its id, then its tokens.
 pub const STORED: usize = 8 + WINDOW;
 const END_OF_DOCUMENT: u8 = 0;
@@ -48,11 +49,11 @@ impl Corpus {
             let path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
             corpus.add(&path, bytes_max, &|_| true)?;
         }
-        let (steps, least) = (corpus.steps(), 4 * crate::job::SAVE_EVERY);
+        let (steps, least) = (corpus.steps(), STEPS_MIN);
         if steps < least {
             let what =
                 format!("{corpus}: that makes {steps} steps, but the run takes at least {least}; give it");
-            return Err(format!("{what} about 5 MB of text as PATH...").into());
+            return Err(format!("{what} about 7 MB of text as PATH...").into());
         }
         Ok(corpus)
     }
@@ -164,6 +165,13 @@ impl<'t> Window<'t> {
 
     fn number(&self) -> u64 {
         self.id & u64::from(u32::MAX)
+    }
+
+    /// Of its tokens: equal tokens, equal digests.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(self.tokens);
+        hasher.finish()
     }
 
     /// The windows of a slice, where they lie.

@@ -4,12 +4,16 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use batchweave::Store;
+use batchweave::{ErrorKind, Store};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+use crate::corpus::STORED;
+
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Partitions of the corpus, each with a producer of its own.
 pub const PARTITIONS: usize = 2;
@@ -21,11 +25,37 @@ pub const SLICES: usize = 8;
 pub const WINDOWS_PER_SLICE: usize = 8;
 /// Windows in a full global batch.
 pub const WINDOWS_PER_BATCH: usize = SLICES * WINDOWS_PER_SLICE;
-/// The trainer saves after this many steps.
+/// The trainer saves its model after this many steps.
 pub const SAVE_EVERY: u64 = 32;
+/// So many models are kept, the newest ones.
+pub const KEPT: usize = 2;
+/// The name under which the trainer is known to the store, whoever runs it.
+pub const GROUP: &str = "pretrain";
+/// Producers wait while so many bytes are retained. The models that are kept and the next one need three
+/// saves' worth of steps; the rest is how far producers may be ahead.
+pub const RETAINED_BYTES_MAX: u64 = 6 * SAVE_EVERY * (WINDOWS_PER_BATCH * STORED) as u64;
+/// A run has at least this many steps: room for a kill, a rewind, and what comes after.
+pub const STEPS_MIN: u64 = 6 * SAVE_EVERY;
+/// How long anybody waits for anything before that is an error.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The first argument of a child.
 pub const CHILD: &str = "--child";
+/// A child exits with this when the store was rewound under it: it is to be started again.
+pub const REWOUND: u8 = 4;
+
+/// What a child that couldn't go on exits with. It says why, unless that is to be expected.
+pub fn exit_code(role: Role, error: &Error) -> u8 {
+    let kind = error.downcast_ref::<batchweave::Error>().map(batchweave::Error::kind);
+    match (role, kind) {
+        // A rewind fences all producers. A trainer that is fenced has a successor, and has to stop.
+        (Role::Producer(_), Some(ErrorKind::Fenced)) | (Role::Trainer, Some(ErrorKind::Rewound)) => REWOUND,
+        _ => {
+            eprintln!("{role}: {error}");
+            1
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
@@ -49,7 +79,7 @@ pub struct Job {
     /// How often this role was started before.
     pub life: u32,
     pub store: PathBuf,
-    /// The run's own directory: the list of the corpus, saved models, logs.
+    /// The run's own directory: the list of the corpus, models, logs.
     pub run: PathBuf,
     /// The driver's process.
     pub parent: i32,

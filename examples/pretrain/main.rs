@@ -8,8 +8,11 @@
 //! ```
 //!
 //! - `producer.rs` packs text into windows and publishes global batches; its cursor is committed with each.
-//! - `trainer.rs` trains a byte model on them, four shares at a time, and saves model and position together.
-//! - `driver.rs` starts them all, kills one producer and the trainer on the way (SIGKILL), starts them again.
+//! - `trainer.rs` trains a byte model on them, four shares at a time, as a group of the store.
+//! - `models.rs` saves model and position together, with a checkpoint; it keeps the newest two, and what they
+//!   don't need is reclaimed meanwhile.
+//! - `driver.rs` starts them all, kills one producer and the trainer on the way (SIGKILL), rewinds the store
+//!   under them all, and starts them again.
 //! - `proof.rs` then compares corpus, store and what was trained: every window once, in order, nothing twice.
 //!
 //! `cargo run --release --example pretrain` trains on the sources of this crate's own dependencies; give it
@@ -21,12 +24,15 @@
 )]
 
 mod corpus;
+mod crew;
 mod driver;
 mod job;
 mod model;
+mod models;
 mod producer;
 mod proof;
 mod screen;
+mod space;
 mod trainer;
 
 use std::path::PathBuf;
@@ -36,6 +42,7 @@ use batchweave::{Options, Store};
 
 use corpus::Corpus;
 use job::{Job, Result, Role};
+use space::Space;
 
 const USAGE: &str = "usage: pretrain [--mb N] [--store DIR] [--keep] [PATH...]
   PATH...      files or directories to train on, instead of the sources of this crate's dependencies
@@ -94,17 +101,19 @@ fn run(args: &Args) -> Result<bool> {
     directory.disable_cleanup(args.keep);
     let run = directory.path().to_path_buf();
     corpus.save(&run)?;
+    std::fs::create_dir(models::directory(&run))?;
 
     let path = args.store.clone().unwrap_or_else(|| run.join("store"));
-    // Segments as small as they may be, so that even this short run crosses many of their boundaries.
+    // Segments as small as they may be, so that even this short run fills many, and most can be freed.
     let options = Options::new().divisor(job::SLICES as u32).segment_size(16);
     let store = Store::create(&path, options)?;
 
     println!("corpus   {corpus}");
     println!("store    {}", path.display());
     let outcome = driver::drive(&corpus, &store, &run).and_then(|driven| {
-        let proof = proof::prove(&corpus, &store, &run, driven.resumed_at)?;
-        screen::table(&driven, &proof, &corpus);
+        let space = Space::of(&store)?;
+        let proof = proof::prove(&corpus, &store, &run, &driven, &space)?;
+        screen::table(&driven, &proof, &space, &corpus);
         Ok(proof.failed.is_empty())
     });
     if args.keep || !matches!(outcome, Ok(true)) {
@@ -116,18 +125,16 @@ fn run(args: &Args) -> Result<bool> {
 
 /// A producer's or the trainer's process.
 fn child(job: &str) -> ExitCode {
-    let done = serde_json::from_str(job).map_err(Into::into).and_then(|job: Job| {
-        job.die_with_parent()?;
-        match job.role {
-            Role::Producer(partition) => producer::produce(&job, partition),
-            Role::Trainer => trainer::train(&job),
-        }
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    let job: Job = match serde_json::from_str(job) {
+        Ok(job) => job,
         Err(error) => {
             eprintln!("pretrain child {job}: {error}");
-            ExitCode::from(1)
+            return ExitCode::from(1);
         }
-    }
+    };
+    let done = job.die_with_parent().and_then(|()| match job.role {
+        Role::Producer(partition) => producer::produce(&job, partition),
+        Role::Trainer => trainer::train(&job),
+    });
+    done.map_or_else(|error| job::exit_code(job.role, &error).into(), |()| ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything is in one order of f32 operations, so equal batches give equal weights, bit for bit.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 
 /// How many bytes the model sees.
@@ -57,6 +58,13 @@ impl Model {
         weights[INNER].iter_mut().for_each(|weight| *weight *= (INPUT as f32).sqrt().recip() * 1.7);
         weights[OUTER].iter_mut().for_each(|weight| *weight *= 0.01);
         Self { weights }
+    }
+
+    /// Of all weights to the last bit.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.weights.iter().for_each(|weight| hasher.write_u32(weight.to_bits()));
+        hasher.finish()
     }
 
     /// Adds what a window teaches.

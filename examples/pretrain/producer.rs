@@ -1,19 +1,21 @@
 //! A producer: packs its partition of the corpus and publishes it, one global batch after the other.
 //!
 //! It may die at any instruction. The next process that opens the name fences it and goes on from the cursor
-//! that was committed with the last batch that is in: nothing is left out, nothing comes twice.
+//! that was committed with the last batch that is in: nothing is left out, nothing comes twice. A rewind
+//! takes that cursor back with the batches, and fences it too: it ends, and is started again.
 
 use std::io::Write;
 
-use batchweave::{Counts, Store};
+use batchweave::{Bounds, Counts, Error, Store};
 
 use crate::corpus::{Corpus, Cursor, Packer, WINDOW, Window};
-use crate::job::{Job, Result, SLICES, Said, WINDOWS_PER_BATCH, producer_name};
+use crate::job::{Job, PATIENCE, RETAINED_BYTES_MAX, Result, SLICES, Said, WINDOWS_PER_BATCH, producer_name};
 
 pub fn produce(job: &Job, partition: usize) -> Result<()> {
     let corpus = Corpus::load(&job.run)?;
     let store = Store::open(&job.store)?;
     let mut producer = store.producer(&producer_name(partition))?;
+    producer.set_bounds(Bounds::new().retained_bytes(RETAINED_BYTES_MAX).timeout(PATIENCE));
     let cursor = match producer.state() {
         [] => Cursor::default(),
         committed => serde_json::from_slice(committed)?,
@@ -37,7 +39,8 @@ pub fn produce(job: &Job, partition: usize) -> Result<()> {
         }
         let ids: Vec<u8> = windows.iter().flat_map(|window| window.id.to_le_bytes()).collect();
         draft.attach(&ids)?;
-        let published = producer.publish(draft, serde_json::to_vec(&packer.cursor)?)?.wait()?;
+        let ticket = producer.publish(draft, serde_json::to_vec(&packer.cursor)?).map_err(Error::from)?;
+        let published = ticket.wait()?;
         Said::Published { batches: published.sequence.next().get() }.say()?;
     }
     producer.finish()?;

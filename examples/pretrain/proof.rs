@@ -1,14 +1,20 @@
 //! The proof: corpus, store and the trainer's logs are held against one another.
 //!
-//! Nothing here believes what a process said of itself: the corpus is packed anew, the store is read anew,
-//! and the logs hold the ids that were found in the delivered bytes.
+//! - Nothing here believes what a process said of itself: the corpus is packed anew, the store is read anew,
+//!   and the logs hold ids and digests of the bytes that were delivered.
+//! - The *history* is what the model at the end has seen: of each life of the trainer the steps before the
+//!   one at which the next life began.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use batchweave::{Batch, Step, Store};
+use batchweave::{Batch, Store};
 
 use crate::corpus::{Corpus, Cursor, Packer, Window};
-use crate::job::{PARTITIONS, Result, producer_name};
+use crate::driver::Driven;
+use crate::job::{KEPT, PARTITIONS, Result, producer_name};
+use crate::models::{self, checkpoints};
+use crate::space::Space;
 use crate::trainer::{Trained, trained};
 
 /// The loss has to fall to this part of what it was.
@@ -36,23 +42,28 @@ impl Proof {
 type Verdict = std::result::Result<String, String>;
 
 /// An error means that something couldn't be read; what was read and is wrong is in the proof.
-pub fn prove(corpus: &Corpus, store: &Store, run: &Path, resumed_at: u64) -> Result<Proof> {
-    let lives = [trained(run, 0)?, trained(run, 1)?];
-    let steps = store.info()?.next_step;
-    let batches = || store.batches(Step::ZERO..steps);
-    let attached: Vec<Vec<u64>> = batches().map(|batch| attached_to(&batch?)).collect::<Result<_>>()?;
+pub fn prove(corpus: &Corpus, store: &Store, run: &Path, driven: &Driven, space: &Space) -> Result<Proof> {
+    let lives = (0..driven.begins.len()).map(|life| trained(run, life)).collect::<Result<Vec<_>>>()?;
+    let ends = driven.begins.iter().skip(1).copied().chain([u64::MAX]);
+    let parts =
+        lives.iter().zip(ends).flat_map(|(life, end)| life.iter().filter(move |step| step.step < end));
+    let history: Vec<&Trained> = parts.collect();
     let mut waits_us: Vec<f64> = lives.iter().flatten().flat_map(|step| step.waited_us.clone()).collect();
     waits_us.sort_by(f64::total_cmp);
-    let losses: Vec<f32> = lives.iter().flatten().map(|step| f32::from_bits(step.loss)).collect();
+    let losses: Vec<f32> = history.iter().map(|step| f32::from_bits(step.loss)).collect();
     let last = &losses[losses.len().saturating_sub(LAST_STEPS)..];
     let loss_first = losses.first().copied().unwrap_or(f32::NAN);
     let loss_last = last.iter().sum::<f32>() / last.len() as f32;
 
     let mut proof = Proof { proved: Vec::new(), failed: Vec::new(), loss_first, loss_last, waits_us };
     for verdict in [
-        corpus_is_stored(corpus, batches())?,
-        attached_is_delivered(&attached, &lives),
-        resumed_is_continued(&lives, resumed_at, steps.get()),
+        history_is_whole(&history, store.info()?.next_step.get()),
+        corpus_is_delivered(corpus, &history)?,
+        store_is_delivered(store, &history)?,
+        lives_continue(&lives, &driven.begins),
+        killed_is_repeated(&lives),
+        rewound_is_delivered_again(&lives, &history),
+        unneeded_is_freed(store, run, space)?,
         if loss_last < FALLS_TO * loss_first {
             Ok("the loss fell".to_owned())
         } else {
@@ -67,95 +78,158 @@ pub fn prove(corpus: &Corpus, store: &Store, run: &Path, resumed_at: u64) -> Res
     Ok(proof)
 }
 
-/// The ids in a batch's attachment.
-fn attached_to(batch: &Batch) -> Result<Vec<u64>> {
-    let bytes = batch.attachments()?.concat();
-    Ok(bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect())
+fn history_is_whole(history: &[&Trained], steps: u64) -> Verdict {
+    if !history.iter().map(|trained| trained.step).eq(0..steps) {
+        return Err(format!("what the model has seen isn't exactly steps 0..{steps}"));
+    }
+    Ok(format!("the model has seen steps 0..{steps}, each once, in order"))
 }
 
-/// Every window of the corpus is in the store exactly once, in order, with its bytes, by its producer, and
-/// named by the attachment of its batch.
-fn corpus_is_stored(
-    corpus: &Corpus,
-    batches: impl Iterator<Item = batchweave::Result<Batch>>,
-) -> Result<Verdict> {
+/// Every window of the corpus is in the history exactly once, in the order of its partition, with its bytes.
+fn corpus_is_delivered(corpus: &Corpus, history: &[&Trained]) -> Result<Verdict> {
     let packer = |partition| Packer::new(corpus, partition, Cursor::default());
     let mut packers: Vec<Packer<'_>> = (0..PARTITIONS).map(packer).collect();
     let mut count = 0;
-    for batch in batches {
-        let batch = batch?;
-        let (step, producers) = (batch.step(), batch.producers()?);
-        let mut found = Vec::new();
-        for slice in batch.slices() {
-            for window in Window::all_in(&slice?) {
-                if let Err(wrong) = is_next(&window, &mut packers)? {
-                    return Ok(Err(format!("step {step}: {wrong}")));
-                }
-                let name = producer_name(window.partition());
-                if producers.iter().any(|producer| producer.as_str() != name) {
-                    return Ok(Err(format!("step {step}: {window} isn't by {name}")));
-                }
-                found.push(window.id);
+    for trained in history {
+        for (id, digest) in &trained.windows {
+            if let Err(wrong) = is_next(&Window { id: *id, tokens: &[] }, *digest, &mut packers)? {
+                return Ok(Err(format!("step {}: {wrong}", trained.step)));
             }
+            count += 1;
         }
-        if found != attached_to(&batch)? {
-            return Ok(Err(format!("step {step}: its attachment doesn't name its windows")));
-        }
-        count += found.len();
     }
     for packer in &mut packers {
         let mut packed = Vec::new();
         packer.pack(&mut packed)?;
         if let Some(next) = Window::all_in(&packed).next() {
-            return Ok(Err(format!("{next} isn't in the store")));
+            return Ok(Err(format!("{next} wasn't delivered")));
         }
     }
-    Ok(Ok(format!("all {count} windows of the corpus are in the store once, in order, byte for byte")))
+    Ok(Ok(format!("all {count} windows of the corpus were delivered once, in order, byte for byte")))
 }
 
-/// A stored window is what its partition has next.
-fn is_next(window: &Window<'_>, packers: &mut [Packer<'_>]) -> Result<Result<(), String>> {
+/// A delivered window is what its partition has next.
+fn is_next(window: &Window<'_>, digest: u64, packers: &mut [Packer<'_>]) -> Result<Result<(), String>> {
     let mut packed = Vec::new();
     match packers.get_mut(window.partition()) {
         Some(packer) => packer.pack(&mut packed)?,
         None => return Ok(Err(format!("there is no such thing as {window}"))),
     };
     Ok(match Window::all_in(&packed).next() {
-        Some(next) if next == *window => Ok(()),
+        Some(next) if next.id == window.id && next.digest() == digest => Ok(()),
         Some(next) if next.id == window.id => Err(format!("the tokens of {window} aren't the corpus's")),
         Some(next) => Err(format!("{window} stands where {next} is next")),
         None => Err(format!("{window} comes after the last one")),
     })
 }
 
-/// Each trained step got exactly what its attachment in the store names.
-fn attached_is_delivered(attached: &[Vec<u64>], lives: &[Vec<Trained>; 2]) -> Verdict {
-    match lives.iter().flatten().find(|trained| attached.get(trained.step as usize) != Some(&trained.ids)) {
-        Some(wrong) => Err(format!("step {}: other windows were delivered than are attached", wrong.step)),
-        None => Ok("each step was trained on exactly the windows that its attachment names".to_owned()),
+/// What the store still has is what was delivered at that step: by its own producer, and named by its
+/// attachment.
+fn store_is_delivered(store: &Store, history: &[&Trained]) -> Result<Verdict> {
+    let info = store.info()?;
+    for batch in store.batches(info.floor..info.next_step) {
+        let batch = batch?;
+        let (step, producers) = (batch.step(), batch.producers()?);
+        let mut found = Vec::new();
+        for slice in batch.slices() {
+            for window in Window::all_in(&slice?) {
+                let name = producer_name(window.partition());
+                if producers.iter().any(|producer| producer.as_str() != name) {
+                    return Ok(Err(format!("step {step}: {window} isn't by {name}")));
+                }
+                found.push((window.id, window.digest()));
+            }
+        }
+        let ids: Vec<u64> = found.iter().map(|(id, _)| *id).collect();
+        if ids != attached_to(&batch)? {
+            return Ok(Err(format!("step {step}: its attachment doesn't name its windows")));
+        }
+        if history.get(step.get() as usize).is_none_or(|trained| trained.windows != found) {
+            return Ok(Err(format!("step {step}: other windows were delivered than are stored")));
+        }
     }
+    Ok(Ok(format!("steps {}..{} are in the store as they were delivered", info.floor, info.next_step)))
 }
 
-/// The second life begins at the saved position and goes on to the end; what both trained gave the same
-/// losses.
-fn resumed_is_continued([first, second]: &[Vec<Trained>; 2], resumed_at: u64, steps: u64) -> Verdict {
-    if !first.iter().map(|trained| trained.step).eq(0..first.len() as u64) {
-        return Err("the trainer's first life has a gap or a double".to_owned());
+/// The ids in a batch's attachment.
+fn attached_to(batch: &Batch) -> Result<Vec<u64>> {
+    let bytes = batch.attachments()?.concat();
+    Ok(bytes.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)).collect())
+}
+
+/// Each life begins at its checkpoint, with the very model that the life before had at that step.
+fn lives_continue(lives: &[Vec<Trained>], begins: &[u64]) -> Verdict {
+    for (number, (life, begin)) in lives.iter().zip(begins).enumerate() {
+        if !life.iter().map(|trained| trained.step).eq(*begin..begin + life.len() as u64) {
+            return Err(format!("the trainer's life {number} isn't steps from {begin} on, one by one"));
+        }
     }
-    if !second.iter().map(|trained| trained.step).eq(resumed_at..steps) {
-        return Err(format!("the trainer's second life isn't exactly steps {resumed_at}..{steps}"));
+    for pair in lives.windows(2) {
+        let [before, after] = pair else { continue };
+        let Some(first) = after.first() else { return Err("a life of the trainer is empty".to_owned()) };
+        match before.iter().find(|trained| trained.step == first.step) {
+            None => return Err(format!("nothing shows that the life from step {} on goes on", first.step)),
+            Some(then) if then.model != first.model => {
+                return Err(format!("step {}: the trainer goes on with another model", first.step));
+            }
+            Some(_) => {}
+        }
     }
-    let again = first.get(resumed_at as usize..).unwrap_or_default();
-    if again.is_empty() {
-        return Err(
-            "no step was trained in both lives, so nothing shows that the second continues".to_owned()
-        );
+    Ok(format!("the trainer went on at steps {:?}, with the same model bit for bit", &begins[1..]))
+}
+
+/// What was trained again after the kill was the same, and gave the same losses.
+fn killed_is_repeated(lives: &[Vec<Trained>]) -> Verdict {
+    let [killed, resumed, ..] = lives else { return Err("the trainer wasn't killed".to_owned()) };
+    let begin = resumed.first().map_or(u64::MAX, |first| first.step);
+    let again: Vec<_> = killed.iter().filter(|trained| trained.step >= begin).zip(resumed).collect();
+    let differs = |(before, after): &&(&Trained, &Trained)| {
+        (before.loss, &before.windows) != (after.loss, &after.windows)
+    };
+    if let Some((wrong, _)) = again.iter().find(differs) {
+        return Err(format!("step {}: not the same after the resume as before the kill", wrong.step));
     }
-    if let Some((wrong, _)) = again.iter().zip(second).find(|(before, after)| before.loss != after.loss) {
-        return Err(format!("step {}: another loss after the resume than before the kill", wrong.step));
+    Ok(format!("{} steps were trained again after the kill: the same losses, bit for bit", again.len()))
+}
+
+/// What was delivered before the rewind and dropped by it came again, at whatever step, with the same bytes.
+fn rewound_is_delivered_again(lives: &[Vec<Trained>], history: &[&Trained]) -> Verdict {
+    let [_, rewound, last] = lives else { return Err("the trainer wasn't rewound once".to_owned()) };
+    let begin = last.first().map_or(u64::MAX, |first| first.step);
+    let later = history.iter().filter(|trained| trained.step >= begin);
+    let again: HashMap<u64, u64> = later.flat_map(|trained| trained.windows.iter().copied()).collect();
+    let dropped = rewound.iter().filter(|trained| trained.step >= begin);
+    let dropped: Vec<(u64, u64)> = dropped.flat_map(|trained| trained.windows.iter().copied()).collect();
+    if dropped.is_empty() {
+        return Err("the rewind dropped nothing that had been delivered".to_owned());
     }
-    let count = again.len();
-    Ok(format!(
-        "steps 0..{steps} were trained, {count} again from {resumed_at}: the same losses, bit for bit"
-    ))
+    if let Some((id, _)) = dropped.iter().find(|(id, digest)| again.get(id) != Some(digest)) {
+        let window = Window { id: *id, tokens: &[] };
+        return Err(format!("{window} was rewound, and didn't come again as it was"));
+    }
+    Ok(format!("{} windows that the rewind dropped came again, byte for byte", dropped.len()))
+}
+
+/// Segments and indexes were freed, and what is left is what the models that are left need.
+fn unneeded_is_freed(store: &Store, run: &Path, space: &Space) -> Result<Verdict> {
+    let kept = checkpoints(store)?;
+    let mut marked: Vec<String> = kept.iter().map(|checkpoint| checkpoint.name.to_string()).collect();
+    let files = std::fs::read_dir(models::directory(run))?;
+    let names = files.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+    let mut saved = names.collect::<Result<Vec<String>>>()?;
+    marked.sort();
+    saved.sort();
+    if saved.len() != KEPT || saved != marked {
+        return Ok(Err(format!("the models are {saved:?}, but the checkpoints {marked:?}")));
+    }
+    if let Some(lost) = kept.iter().find(|checkpoint| checkpoint.position.step < space.floor) {
+        return Ok(Err(format!("checkpoint {} lies below the floor, {}", lost.name, space.floor)));
+    }
+    if space.segments.freed == 0 || space.indexes.freed == 0 {
+        return Ok(Err(format!("{} segments and {} indexes were freed", space.segments, space.indexes)));
+    }
+    let (segments, indexes) = (&space.segments, &space.indexes);
+    Ok(Ok(format!(
+        "{KEPT} models are left; of what they don't need {segments} segments, {indexes} indexes went"
+    )))
 }

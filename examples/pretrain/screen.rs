@@ -8,6 +8,7 @@ use crate::corpus::{Corpus, STORED};
 use crate::driver::Driven;
 use crate::job::{PARTITIONS, Role, Said};
 use crate::proof::Proof;
+use crate::space::Space;
 
 pub struct Screen {
     bars: MultiProgress,
@@ -49,12 +50,10 @@ impl Screen {
         }
     }
 
-    /// An event; gives it back, for the table.
-    pub fn say(&self, event: String) -> String {
-        if self.bars.is_hidden() || self.bars.println(&event).is_err() {
+    pub fn say(&self, event: &str) {
+        if self.bars.is_hidden() || self.bars.println(event).is_err() {
             println!("         {event}");
         }
-        event
     }
 
     pub fn finish(&self) {
@@ -63,7 +62,7 @@ impl Screen {
 }
 
 /// What is to be remembered of a run.
-pub fn table(driven: &Driven, proof: &Proof, corpus: &Corpus) {
+pub fn table(driven: &Driven, proof: &Proof, space: &Space, corpus: &Corpus) {
     let windows: u64 = (0..PARTITIONS).map(|partition| corpus.windows(partition)).sum();
     let megabytes = (windows * STORED as u64) as f64 / 1e6;
     let rate = |time: Duration| {
@@ -79,6 +78,12 @@ pub fn table(driven: &Driven, proof: &Proof, corpus: &Corpus) {
         proof.waited_us(0.99)
     );
     println!("loss     {:.3} at the start, {:.3} at the end", proof.loss_first, proof.loss_last);
+    let (written, dropped) =
+        (megabytes + driven.rewound.bytes as f64 / 1e6, driven.rewound.bytes as f64 / 1e6);
+    let (retained, on_disk) = (space.retained_bytes as f64 / 1e6, space.disk_bytes as f64 / 1e6);
+    println!("written  {written:.1} MB, {dropped:.1} MB of it rewound again");
+    println!("retained {retained:.1} MB of it, from step {}; on disk {on_disk:.1} MB", space.floor);
+    println!("freed    {} segments, {} indexes", space.segments, space.indexes);
     for event in &driven.events {
         println!("event    {event}");
     }

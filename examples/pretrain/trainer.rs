@@ -1,72 +1,42 @@
 //! The trainer: four data-parallel shares as threads of one process, stepping together.
 //!
-//! It may die at any instruction. What it saves, model and position in one file, is a pair: whoever starts
-//! from the model goes on at exactly the step that the model hasn't seen.
+//! It may die at any instruction. Its next life opens its group anew, which fences what may be left of this
+//! one, and goes on from the model of the newest checkpoint, at exactly the step that this hasn't seen. A
+//! rewind is as good as a death: it ends, and begins again from the newest checkpoint that is left.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Barrier, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use batchweave::{Position, Run, Share, Store};
+use batchweave::{ConsumerOptions, ReclaimOptions, Run, Share, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::Window;
-use crate::job::{Job, Result, SAVE_EVERY, SHARES, Said};
+use crate::job::{GROUP, Job, KEPT, PATIENCE, Result, Role, SAVE_EVERY, SHARES, Said, exit_code};
 use crate::model::{Gradient, Model};
+use crate::models::{self, Saved};
 
-/// A model, and the position of the first step that it hasn't seen.
-#[derive(Serialize, Deserialize)]
-pub struct Saved {
-    pub position: Position,
-    /// As bits, so that what is loaded is what was saved to the last one.
-    weights: Vec<u32>,
-}
-
-impl Saved {
-    fn new(position: Position, model: &Model) -> Self {
-        Self { position, weights: model.weights.iter().map(|weight| weight.to_bits()).collect() }
-    }
-
-    fn model(&self) -> Model {
-        Model { weights: self.weights.iter().map(|bits| f32::from_bits(*bits)).collect() }
-    }
-
-    /// What was saved last, if anything.
-    pub fn load(run: &Path) -> Result<Option<Self>> {
-        let path = run.join("saved.json");
-        if !path.exists() {
-            return Ok(None);
-        }
-        Ok(Some(serde_json::from_slice(&fs::read(path)?)?))
-    }
-
-    /// All of it or nothing: written and synced beside, then renamed over the old one.
-    fn save(&self, run: &Path) -> Result<()> {
-        let beside = run.join("saved.json.new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        fs::rename(&beside, run.join("saved.json"))?;
-        Ok(File::open(run)?.sync_all()?)
-    }
-}
+/// What no checkpoint needs is freed this often: far more often than a long run would.
+const RECLAIM_EVERY: Duration = Duration::from_millis(200);
 
 /// What was trained in a step: a line of the log, for the proof.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Trained {
     pub step: u64,
+    /// Digest of the model that the step began with.
+    pub model: u64,
     /// As bits.
     pub loss: u32,
-    /// The windows that were delivered, share by share.
-    pub ids: Vec<u64>,
+    /// The windows that were delivered, share by share: their ids, and digests of their tokens.
+    pub windows: Vec<(u64, u64)>,
     /// How long each share was in `next_batch`.
     pub waited_us: Vec<f64>,
 }
 
 /// The log of one life of the trainer. The last line is left out if the trainer died while writing it.
-pub fn trained(run: &Path, life: u32) -> Result<Vec<Trained>> {
+pub fn trained(run: &Path, life: usize) -> Result<Vec<Trained>> {
     let text = fs::read_to_string(run.join(format!("trained-{life}.jsonl")))?;
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
@@ -75,7 +45,7 @@ pub fn trained(run: &Path, life: u32) -> Result<Vec<Trained>> {
 /// What a share brings into a step.
 struct Brought {
     gradient: Gradient,
-    ids: Vec<u64>,
+    windows: Vec<(u64, u64)>,
     waited_us: f64,
 }
 
@@ -91,13 +61,13 @@ impl Meeting {
         *self.brought[index].write().expect("no share panics") = Some(mine);
         self.barrier.wait();
         let mut sum = Gradient::zero();
-        let mut trained = Trained { step, loss: 0, ids: Vec::new(), waited_us: Vec::new() };
+        let mut trained = Trained { step, model: 0, loss: 0, windows: Vec::new(), waited_us: Vec::new() };
         // Always in the order of the shares: floating-point sums depend on it.
         for brought in &self.brought {
             let brought = brought.read().expect("no share panics");
             let brought = brought.as_ref().expect("every share came");
             sum.add(&brought.gradient);
-            trained.ids.extend(&brought.ids);
+            trained.windows.extend(&brought.windows);
             trained.waited_us.push(brought.waited_us);
         }
         trained.loss = sum.mean_loss().to_bits();
@@ -107,10 +77,14 @@ impl Meeting {
 }
 
 pub fn train(job: &Job) -> Result<()> {
-    let saved = Saved::load(&job.run)?;
-    let model = saved.as_ref().map_or_else(Model::new, Saved::model);
     // One handle for all threads: they share its view of the store, its waiting and its mapped files.
-    let run = Store::open(&job.store)?.run(saved.map(|saved| saved.position))?;
+    let store = Store::open(&job.store)?;
+    let saved = Saved::newest(&store, &job.run)?;
+    let model = saved.as_ref().map_or_else(Model::new, Saved::model);
+    let run = store.group(GROUP)?.begin(saved.map(|saved| saved.position))?;
+    models::delete_unmarked(&store, &models::directory(&job.run))?;
+    let _reclaimer = store.reclaim_in_background(ReclaimOptions::new().keep(KEPT), RECLAIM_EVERY)?;
+
     let meeting = Meeting { brought: [const { RwLock::new(None) }; SHARES], barrier: Barrier::new(SHARES) };
     // A share that stops would leave the others at the barrier for ever, so it takes the process with it.
     let report = std::panic::take_hook();
@@ -120,11 +94,10 @@ pub fn train(job: &Job) -> Result<()> {
     }));
     std::thread::scope(|scope| {
         for index in 0..SHARES {
-            let (run, meeting, model) = (&run, &meeting, model.clone());
+            let (store, run, meeting, model) = (&store, &run, &meeting, model.clone());
             scope.spawn(move || {
-                if let Err(error) = train_share(job, run, meeting, index, model) {
-                    eprintln!("trainer, share {index}: {error}");
-                    std::process::exit(1);
+                if let Err(error) = train_share(job, store, run, meeting, index, model) {
+                    std::process::exit(exit_code(Role::Trainer, &error).into());
                 }
             });
         }
@@ -133,8 +106,16 @@ pub fn train(job: &Job) -> Result<()> {
 }
 
 /// The loop of one share, as of one rank of a large job.
-fn train_share(job: &Job, run: &Run, meeting: &Meeting, index: usize, mut model: Model) -> Result<()> {
-    let mut batches = run.consumer(Share::new(index as u32, SHARES as u32)?)?;
+fn train_share(
+    job: &Job,
+    store: &Store,
+    run: &Run,
+    meeting: &Meeting,
+    index: usize,
+    mut model: Model,
+) -> Result<()> {
+    let share = Share::new(index as u32, SHARES as u32)?;
+    let mut batches = run.consumer_with(share, ConsumerOptions::new().timeout(PATIENCE))?;
     let path = job.run.join(format!("trained-{}.jsonl", job.life));
     let mut log = OpenOptions::new().append(true).create(true).open(path)?;
     loop {
@@ -142,20 +123,23 @@ fn train_share(job: &Job, run: &Run, meeting: &Meeting, index: usize, mut model:
         // None: the stream is closed, for every share after the same step.
         let Some(batch) = batches.next_batch()? else { return Ok(()) };
         let waited_us = asked.elapsed().as_secs_f64() * 1e6;
-        let mut mine = Brought { gradient: Gradient::zero(), ids: Vec::new(), waited_us };
+        let mut mine = Brought { gradient: Gradient::zero(), windows: Vec::new(), waited_us };
         for slice in batch.slices() {
             for window in Window::all_in(&slice?) {
-                mine.ids.push(window.id);
+                mine.windows.push((window.id, window.digest()));
                 model.learn(window.tokens, &mut mine.gradient);
             }
         }
         let step = batch.step().get();
-        let (gradient, trained) = meeting.all_reduce(index, step, mine);
+        let (gradient, mut trained) = meeting.all_reduce(index, step, mine);
+        if index == 0 {
+            trained.model = model.digest();
+            log.write_all(format!("{}\n", serde_json::to_string(&trained)?).as_bytes())?;
+        }
         model.step(&gradient);
         if index == 0 {
-            log.write_all(format!("{}\n", serde_json::to_string(&trained)?).as_bytes())?;
             if (step + 1).is_multiple_of(SAVE_EVERY) {
-                Saved::new(batch.position(), &model).save(&job.run)?;
+                models::save(store, run, &models::directory(&job.run), batch.position(), &model)?;
             }
             Said::Trained { step, loss: gradient.mean_loss() }.say()?;
         }

@@ -4,8 +4,8 @@
 //! engine's calls change, it may no longer show its fault. So each has a direct test too, which is named; it
 //! stands in `tests/found/` of the library. One fault has that only, no seed of 20,000 showed it: that the
 //! store's own directory was synced through a handle that was open when a sync of it failed. Two have a
-//! seed only; what the lifecycle's first runs found has direct tests only (`reclaimed`), as its drawing changed
-//! meanwhile.
+//! seed only; what the lifecycle's first runs found has direct tests only (`reclaimed`), as its drawing
+//! changed meanwhile.
 
 use std::sync::Arc;
 
@@ -41,11 +41,7 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     // drafts: a_draft_whose_finished_file_vanished_is_given_back_to_be_written_anew
     (1_000_277_152, None, "a commit whose only file was removed with a segment was tried for ever"),
     // reclaimed::a_control_file_that_is_removed_while_it_is_written_is_staged_anew
-    (
-        306_714,
-        Some(Shape::Lifecycle),
-        "an index whose staged file was taken for litter couldn't be put on NFS",
-    ),
+    (306_714, Some(Shape::Lifecycle), "an index whose staged file was taken for litter wasn't put on NFS"),
     // none yet
     (3_000_381_807, None, "what sleepers had linked into a segment made anew was an error of the log"),
     // none yet

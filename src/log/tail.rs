@@ -121,12 +121,16 @@ impl Tail {
         let mut tail = Self::unloaded(log.parts_per_step());
         tail.marked = highest;
         if let Some(complete) = highest.previous() {
-            let index = match log.indexes.get(log, complete) {
+            let found = log.indexes.get(log, complete).and_then(|found| {
+                let state = |index: Arc<Index>| Ok((index.state(log.parts_per_step())?, index));
+                found.map(state).transpose()
+            });
+            let found = match found {
                 // Removed while it was read: that, too, says nothing once the log has moved on.
                 Err(_) if marks::highest(log).is_ok_and(|now| now > highest) => return Ok(None),
                 found => found?,
             };
-            let Some(index) = index else {
+            let Some((state, index)) = found else {
                 // Gone because reclaimed behind a newer one, or gone for good.
                 if marks::highest(log)? > highest {
                     return Ok(None);
@@ -135,7 +139,7 @@ impl Tail {
                 let what = "an index is missing though a newer mark exists";
                 return Err(Error::new(ErrorKind::Corrupt, what).at(log.path_of([names::INDEX, &name])));
             };
-            tail.state = index.state(log.parts_per_step())?;
+            tail.state = state;
             tail.base = tail.state.next_version;
             tail.before = Some(index);
         }

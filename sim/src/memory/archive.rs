@@ -1,8 +1,8 @@
 //! Commits that were removed from a store's log: what an oracle needs to know all that ever was in it.
 //!
-//! - A commit is kept when its name is first taken away, as it is then, under the path it had. What that name
-//!   held was in the log: a segment is removed only when it is complete, so each of its names was given by who
-//!   won it; and it is removed once, so nobody can have been given a freed one before.
+//! - A commit is kept when its name is first taken away, as it is then, under the path it had. What that
+//!   name held was in the log: a segment is removed only when it is complete, so each of its names was given
+//!   by who won it; and none of them was free before its first removal.
 //! - What has a name again later isn't in the log (R6): it is never kept, only counted.
 //! - A name that moves out of the log to another directory isn't removed: where a rename publishes, a writer
 //!   takes back so what he has linked where nobody reads.

@@ -237,7 +237,8 @@ impl Annals {
             if found.len() != texts.len() || found.iter().zip(texts).any(|(held, text)| !is_text(held, text))
             {
                 return Err(format!(
-                    "P2: step {step} of generation {generation} was delivered as {texts:?}, the log has {found:?}"
+                    "P2: step {step} of generation {generation} was delivered as {texts:?}, the log has \
+                     {found:?}"
                 ));
             }
         }

@@ -1,7 +1,7 @@
 //! Who was told what.
 //!
-//! - Where history changes and segments are removed the list is another one, the [`Annals`]: what is told goes
-//!   there, and only there.
+//! - Where history changes and segments are removed the list is another one, the [`Annals`]: what is told
+//!   goes there, and only there.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -55,9 +55,7 @@ fn check_indexes(store: &Store, truth: &Truth) -> Result<(), String> {
         let index = Index::open(log, segment.into()).map_err(|error| format!("index {segment}: {error}"))?;
         let Some(index) = index else {
             if segment + 1 >= live.min(newest) {
-                return Err(format!(
-                    "P5: index {segment} of {newest} is missing, and those before it aren't"
-                ));
+                return Err(format!("P5: index {segment} is missing, segments live from {live} on"));
             }
             continue;
         };

@@ -75,7 +75,8 @@ impl Life {
             add(Word::Skip(*choices.one_of(&[4, 20])), 1 + choices.pick(2));
         }
         if choices.chance(4) {
-            add(Word::Retire(*choices.one_of(&["g", "h"])), 1);
+            let group = if choices.chance(2) { "h" } else { "g" };
+            add(Word::Retire(group), 1);
         }
         Self { trainers, joiners, operators, calm: choices.chance(3) }
     }

@@ -9,7 +9,7 @@ use crate::mount::{Class, Links};
 use crate::{Choices, Style};
 
 /// Which of three seeds that differ in this only is a run of the lifecycle.
-const LIFECYCLES: usize = 1;
+const LIFECYCLES: usize = 0;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,22 +153,12 @@ impl Setup {
         };
         let base = *choices.one_of(bases);
         let writers = Self::draw_writers(shape, choices);
-        let readers = match shape {
-            Shape::Sleepers | Shape::Lifecycle => Vec::new(),
-            _ => {
-                let ranks = if parts_per_step == 1 { divisor } else { 1 };
-                (0..choices.pick(3)).map(|_| Reader::draw(ranks, choices)).collect()
-            }
-        };
+        let readers = Self::draw_readers(shape, parts_per_step, divisor, choices);
         let inspections = if in_parts && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
         let watchers = if matches!(shape, Shape::Damage | Shape::Lifecycle) { 0 } else { choices.pick(2) };
         let closers = if shape == Shape::Endings { 2 + choices.pick(2) } else { 0 };
         let wild_one_in = *choices.one_of(&[0, 2, 1]);
-        let passes = match shape {
-            Shape::Sleepers => 1 + choices.pick(2),
-            Shape::Lifecycle => choices.pick(3),
-            _ => 0,
-        };
+        let passes = Self::draw_passes(shape, choices);
         let ranks = if parts_per_step == 1 { divisor } else { 1 };
         let life = Life::draw(shape, ranks, choices);
         let wrongs = if life.calm {
@@ -213,6 +203,22 @@ impl Setup {
             (_, false) => Links::Everywhere,
             (Class::Local, true) => Links::Nowhere,
             (_, true) => Links::WithinDirectory,
+        }
+    }
+
+    fn draw_readers(shape: Shape, parts_per_step: u32, divisor: u32, choices: &Choices) -> Vec<Reader> {
+        if matches!(shape, Shape::Sleepers | Shape::Lifecycle) {
+            return Vec::new();
+        }
+        let ranks = if parts_per_step == 1 { divisor } else { 1 };
+        (0..choices.pick(3)).map(|_| Reader::draw(ranks, choices)).collect()
+    }
+
+    fn draw_passes(shape: Shape, choices: &Choices) -> u32 {
+        match shape {
+            Shape::Sleepers => 1 + choices.pick(2),
+            Shape::Lifecycle => choices.pick(3),
+            _ => 0,
         }
     }
 
