@@ -9,6 +9,7 @@ use crate::consumer::Reader;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Incarnation, Step};
 use crate::lifecycle::group::{self, Speaker};
+use crate::log::{Log, progress};
 use crate::name::Name;
 use crate::options::{CheckpointOptions, Settings};
 use crate::position::Position;
@@ -30,6 +31,41 @@ pub struct GroupInfo {
     pub needs: Option<Step>,
     /// Its retained checkpoints, the newest last.
     pub checkpoints: Vec<Checkpoint>,
+    /// How far it has come, as the rank that opened it said last; none if that says nothing.
+    pub progress: Option<GroupProgress>,
+}
+
+impl GroupInfo {
+    /// The next step that it delivers, as far as is known: as its progress says, or else its newest
+    /// checkpoint since it was opened, or else its start. None once retired.
+    ///
+    /// For people and alerts: what it says can be a second old, or older where its rank has died.
+    pub fn reached(&self) -> Option<Step> {
+        let incarnation = self.incarnation?;
+        let own = |kept: &&Checkpoint| kept.version.get() > incarnation.get();
+        let newest = self.checkpoints.iter().rev().find(own).map(|kept| kept.position.step);
+        Some(self.progress.map(|said| said.step).or(newest).unwrap_or(self.start))
+    }
+}
+
+/// How far a group has come, as the rank that opened it says about once a second. A hint: nothing that is
+/// promised rests on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GroupProgress {
+    /// The next step that it delivers.
+    pub step: Step,
+    /// How many shares read each step.
+    pub shares: u32,
+    /// Whether it waits for that step.
+    pub hungry: bool,
+    /// When it said so, by the clock of its host, in microseconds since 1970.
+    pub wall_us: u64,
+}
+
+fn progress_of(log: &Log, name: &Name, incarnation: Option<Incarnation>) -> Option<GroupProgress> {
+    let said = progress::read(log, name).filter(|said| Some(said.incarnation) == incarnation)?;
+    Some(GroupProgress { step: said.step, shares: said.shares, hungry: said.hungry, wall_us: said.wall_us })
 }
 
 /// A named training run that reads a store and owns checkpoints; see [`Store::group`].
@@ -97,6 +133,16 @@ impl Group {
         group::drop_checkpoint(&self.reader.log, &self.name, Speaker::Operator, &Name::new(name)?)
     }
 
+    /// The checkpoint that [`Group::drop_checkpoint`] would drop now; none if there is none of that name.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such group or it is retired; `Corrupt`, `Unsupported`, `Io`.
+    pub fn preview_drop(&self, name: &str) -> Result<Option<Checkpoint>> {
+        let log = &self.reader.log;
+        let kept = group::preview_drop(log, &self.name, &Name::new(name)?)?;
+        Ok(kept.map(|kept| Checkpoint::of(log, kept)))
+    }
+
     /// Retires the group: it protects nothing any more, and its checkpoints are gone. False if it was
     /// retired.
     ///
@@ -116,19 +162,21 @@ impl Store {
         Ok(Group { reader: Arc::clone(self.reader()), name: Name::new(name)? })
     }
 
-    /// The groups that it knows, by name, as of now.
+    /// The groups that it knows, by name, as of now, with what each says of its progress.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`, `Io`.
     pub fn groups(&self) -> Result<Vec<GroupInfo>> {
         let log = self.log();
-        let tail = log.current()?;
-        let groups = tail.state.groups.iter().map(|(name, known)| GroupInfo {
+        // The hints are read without the tail.
+        let known = log.current()?.state.groups.clone();
+        let groups = known.iter().map(|(name, known)| GroupInfo {
             name: name.clone(),
             incarnation: known.incarnation,
             start: known.start,
             needs: known.needs(),
             checkpoints: known.checkpoints.iter().map(|kept| Checkpoint::of(log, kept.clone())).collect(),
+            progress: progress_of(log, name, known.incarnation),
         });
         Ok(groups.collect())
     }

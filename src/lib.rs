@@ -80,6 +80,7 @@
 compile_error!("batchweave runs on 64-bit little-endian Linux: its format is mapped as it lies on disk");
 
 mod consumer;
+mod copy;
 mod error;
 mod group;
 mod id;
@@ -128,18 +129,23 @@ pub mod storage;
 mod storage;
 
 pub use consumer::{Batch, Batches, Consumer, ConsumerOptions, Location, Next, Slice};
+pub use copy::Copied;
 pub use error::{Error, ErrorKind, Result};
 pub use format::part::Counts;
-pub use group::{Group, GroupInfo};
+pub use group::{Group, GroupInfo, GroupProgress};
 pub use id::{
     Checksum, Generation, Incarnation, Nonce, ParseIdError, Part, Segment, Sequence, Step, StoreUuid, Version,
 };
 pub use inspect::{CommitInfo, Litter, Progress, VerifyFinding, VerifyReport};
+pub use lifecycle::destroy::{DestroyOptions, Destroyed};
 pub use lifecycle::lost::LostReport;
 pub use lifecycle::reclaimed::{DroppedCheckpoint, Freed, Holder, ReclaimOptions, Reclaimed};
 pub use lifecycle::repair::{RepairOptions, RepairReport, Repaired};
 pub use lifecycle::rewind::{RewindOptions, RewindReport, SetBack};
 pub use name::Name;
+pub use operate::destroy;
+#[cfg(feature = "internals")]
+pub use operate::destroy_on;
 pub use options::{
     Bounds, CheckpointOptions, Durability, MountClass, Options, Primitive, ReadMode, Settings,
 };

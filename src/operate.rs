@@ -1,12 +1,16 @@
-//! The facade's words that change history, or mend what tells of it: rewind, skip, forget, repair.
+//! The facade's words that change history, mend what tells of it, or end it all: rewind, skip, forget,
+//! repair, destroy.
+
+use std::path::Path;
 
 use crate::error::Result;
 use crate::id::Step;
+use crate::lifecycle::destroy::{self, DestroyOptions, Destroyed};
 use crate::lifecycle::repair::{self, RepairOptions, RepairReport};
 use crate::lifecycle::rewind::{self, RewindOptions, RewindReport};
 use crate::lifecycle::skip;
 use crate::name::Name;
-use crate::store::Store;
+use crate::store::{Store, system};
 
 impl Store {
     /// Drops the newest steps: those before `step` stay, and `step` is the next one to be published. What a
@@ -97,6 +101,14 @@ impl Store {
         skip::skip(self.log(), first, last, reason)
     }
 
+    /// Whether [`Store::skip`] would pass over anything now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Store::skip`].
+    pub fn preview_skip(&self, first: Step, last: Step, reason: &str) -> Result<bool> {
+        skip::preview(self.log(), first, last, reason)
+    }
+
     /// Drops the name of a producer that has finished, once nothing of it is retained. False if there is no
     /// such name. Opened again, it begins anew, at sequence 0 and without a state.
     ///
@@ -161,4 +173,55 @@ impl Store {
     pub fn repair(&self, options: RepairOptions) -> Result<RepairReport> {
         repair::repair(self.log(), options)
     }
+
+    /// Destroys the store, as [`destroy`] does.
+    ///
+    /// # Errors
+    /// `Io`: what was removed is gone, and [`destroy`] goes on.
+    pub fn destroy(self) -> Result<Destroyed> {
+        let log = self.log();
+        destroy::destroy(&log.path, &*log.storage, DestroyOptions::new())
+    }
+}
+
+/// Removes a store, once *all processes have closed it*: STORE first, so that nobody opens it any more, then
+/// everything else that is its own. The directory itself stays, as does anything in it that isn't a store's
+/// own, which is named in the report.
+///
+/// A store that can't be opened will do, and so will what a destroy that was stopped has left: a directory
+/// without STORE that holds a store's own names only. It can't be undone; a dry run says first what goes.
+///
+/// # Errors
+/// `Invalid` when there is no store, nor the rest of one; `Io`: what was removed is gone, and the next call
+/// goes on.
+///
+/// ```
+/// use batchweave::{DestroyOptions, Options, Store};
+/// # fn main() -> batchweave::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let root = directory.path().join("train");
+/// Store::create(&root, Options::new())?;
+/// let would = batchweave::destroy(&root, DestroyOptions::new().dry_run(true))?;
+/// assert!(would.others.bytes > 0 && Store::open(&root).is_ok());
+/// batchweave::destroy(&root, DestroyOptions::new())?;
+/// assert_eq!(std::fs::read_dir(&root)?.count(), 0);
+/// # Ok(())
+/// # }
+/// ```
+pub fn destroy(directory: impl AsRef<Path>, options: DestroyOptions) -> Result<Destroyed> {
+    let (seams, _) = system();
+    destroy::destroy(directory.as_ref(), &*seams.storage, options)
+}
+
+/// As [`destroy`], over another storage.
+///
+/// # Errors
+/// As [`destroy`].
+#[cfg(feature = "internals")]
+pub fn destroy_on(
+    directory: &Path,
+    storage: &dyn crate::storage::Storage,
+    options: DestroyOptions,
+) -> Result<Destroyed> {
+    destroy::destroy(directory, storage, options)
 }

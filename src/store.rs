@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::consumer::{Batch, Reader, Want};
 use crate::env::{Env, System};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::store::Identity;
 use crate::id::{Generation, Incarnation, Sequence, Step, StoreUuid, Version};
 use crate::lifecycle::create::{self, Seams};
 use crate::lifecycle::stream;
@@ -42,6 +43,8 @@ pub struct Store {
 pub struct Info {
     /// Its identity.
     pub uuid: StoreUuid,
+    /// The store that it was copied from; none if it is no copy.
+    pub origin: Option<StoreUuid>,
     /// The version of its format.
     pub format: u16,
     /// The fixed choices.
@@ -260,6 +263,7 @@ impl Store {
         let state = &tail.state;
         Ok(Info {
             uuid: log.identity.uuid,
+            origin: Some(log.identity.origin).filter(|origin| *origin != Identity::NO_ORIGIN),
             format: crate::format::FORMAT_VERSION,
             options: log.identity.options,
             primitive: log.identity.primitive,
@@ -392,7 +396,8 @@ pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> 
     probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 
-fn system() -> (Seams, Arc<Counting>) {
+/// The real filesystem, clock and threads.
+pub(crate) fn system() -> (Seams, Arc<Counting>) {
     counted(Arc::new(Posix::new()), Arc::new(System::new()))
 }
 

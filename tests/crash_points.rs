@@ -12,6 +12,8 @@
 //! log" and "no batch is in the log twice" are [`Script::check_left`]'s prefix test, for crashes; for
 //! sleepers see tests/protocol.rs.
 
+#[path = "crash_points/copy.rs"]
+mod copy;
 #[path = "support/groups.rs"]
 mod groups;
 #[path = "crash_points/history.rs"]

@@ -17,8 +17,9 @@ use crate::output::one_line;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
    0  done; or whoever reads the output has closed it
-   1  done, and the answer is no: verify found something wrong, doctor found no way to put a
-      store there, bench couldn't measure
+   1  done, and the answer is no: verify found something wrong, repair has something left to
+      mend, check found a bound broken, doctor found no way to put a store there, bench couldn't
+      measure
    2  the command line is wrong
   10  io           the filesystem said no; what was acknowledged stands
   11  corrupt      bytes on disk aren't what was written, or something is missing: run verify

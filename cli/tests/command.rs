@@ -4,6 +4,11 @@
 //! clock. Kinds of error that need another filesystem or a race have their codes checked beside the table,
 //! in `failure`.
 
+#[path = "command/copy.rs"]
+mod copy;
+#[path = "command/lifecycle.rs"]
+mod lifecycle;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -43,6 +48,14 @@ impl Ended {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// The only JSON object.
+    #[track_caller]
+    fn fact(self) -> Value {
+        let mut facts = self.json();
+        assert_eq!(facts.len(), 1);
+        facts.remove(0)
+    }
+
     /// Holds a failure against its code; gives its one sentence.
     #[track_caller]
     fn failed(self, code: i32) -> String {
@@ -69,6 +82,7 @@ fn run(arguments: &[&OsStr]) -> Ended {
 macro_rules! args {
     ($($argument:expr),* $(,)?) => { &[$(AsRef::<OsStr>::as_ref(&$argument)),*] };
 }
+use args;
 
 /// A directory with a store of unsynced commits, and files beside it.
 struct Place {
@@ -178,7 +192,9 @@ fn each_kind_of_end_has_its_code() {
     let full = command(args!["info", place.root]).stdout(full).stderr(Stdio::null()).status().unwrap();
     assert_eq!(full.code(), Some(10));
 
-    for verb in ["info", "log", "producers", "verify", "close", "reopen"] {
+    for verb in
+        ["info", "log", "producers", "verify", "close", "reopen", "groups", "reclaim", "repair", "destroy"]
+    {
         run(args![verb, nothing]).failed(17);
         run(args![verb, file]).failed(17);
     }
@@ -336,6 +352,18 @@ fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
     found
 }
 
+/// The directory's names, times and bytes are after a run what they were before.
+#[track_caller]
+fn changes_nothing<T>(root: &Path, run: impl FnOnce() -> T) -> T {
+    let before = snapshot(root);
+    let answer = run();
+    let after = snapshot(root);
+    let differs = |path: &&PathBuf| before.get(*path) != after.get(*path);
+    let changed: Vec<_> = before.keys().chain(after.keys()).filter(differs).collect();
+    assert!(changed.is_empty(), "{changed:?}");
+    answer
+}
+
 #[test]
 fn verbs_that_read_change_nothing() {
     let place = Place::new(&["--segment", "16"]);
@@ -373,7 +401,31 @@ fn every_verb_has_an_example_and_the_command_a_table() {
         .take_while(|line| !line.is_empty())
         .map(|line| line.split_whitespace().next().unwrap())
         .collect();
-    for verb in ["init", "info", "log", "cat", "producers", "retire", "close", "reopen", "follow", "verify"] {
+    for verb in [
+        "init",
+        "info",
+        "log",
+        "cat",
+        "producers",
+        "retire",
+        "close",
+        "reopen",
+        "follow",
+        "verify",
+        "groups",
+        "checkpoints",
+        "checkpoint",
+        "drop-checkpoint",
+        "retire-group",
+        "reclaim",
+        "rewind",
+        "skip",
+        "forget",
+        "repair",
+        "copy",
+        "destroy",
+        "check",
+    ] {
         assert!(verbs.contains(&verb), "{verb} is missing from {verbs:?}");
     }
     for verb in verbs.iter().filter(|verb| **verb != "help") {

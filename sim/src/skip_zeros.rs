@@ -50,6 +50,10 @@ impl Storage for SkipZeros {
         self.inner.make_root(path)
     }
 
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename_root(from, to)
+    }
+
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
         self.inner.open_dir(parent, name)
     }

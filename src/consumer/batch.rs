@@ -16,6 +16,7 @@ use crate::format::checksum;
 use crate::format::codec::{self, Codec};
 use crate::format::part::{PartDescriptor, SliceEntry};
 use crate::id::{Checksum, Step};
+use crate::log::Log;
 use crate::log::locate::Located;
 use crate::name::Name;
 use crate::position::Position;
@@ -28,6 +29,19 @@ pub(super) struct BatchPart {
     pub(super) descriptor: PartDescriptor,
     /// The number of its first slice in the whole step.
     pub(super) first_slice: u64,
+}
+
+/// One part of a step with all that its producer gave but the slices' bytes, which are in the batch.
+#[derive(Debug)]
+pub(crate) struct WholePart {
+    pub(crate) producer: Name,
+    /// Its slices among the step's.
+    pub(crate) slices: Range<u64>,
+    /// Whether it is stored compressed.
+    pub(crate) packed: bool,
+    pub(crate) attachment: Vec<u8>,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) state: Vec<u8>,
 }
 
 /// One share of the global batch of one step.
@@ -145,16 +159,7 @@ impl Batch {
     /// # Errors
     /// `Corrupt`, `Io`; `Unsupported` when one is compressed and this build lacks zstd.
     pub fn attachments(&self) -> Result<Vec<Vec<u8>>> {
-        self.of_parts(|log, commit, descriptor| {
-            let attachment = descriptor.attachment;
-            let offset = descriptor.layout().map_or(0, |layout| layout.attachment);
-            let stored =
-                read_item(log, commit, offset, attachment.stored, attachment.checksum, "attachment")?;
-            match attachment.codec {
-                Codec::Raw => Ok(stored),
-                Codec::Zstd => codec::decompress(&stored, attachment.length),
-            }
-        })
+        self.of_parts(attachment)
     }
 
     /// The metadata of the step's parts, in order, verified.
@@ -162,11 +167,7 @@ impl Batch {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn metadata(&self) -> Result<Vec<Vec<u8>>> {
-        self.of_parts(|log, commit, descriptor| {
-            let offset = descriptor.layout().map_or(0, |layout| layout.metadata);
-            let item = descriptor.metadata;
-            read_item(log, commit, offset, item.length.into(), item.checksum, "metadata")
-        })
+        self.of_parts(metadata)
     }
 
     /// Who published each of the step's parts, in order.
@@ -177,10 +178,33 @@ impl Batch {
         self.of_parts(|_, commit, _| Ok(commit.producer.clone()))
     }
 
-    fn of_parts<T>(
-        &self,
-        one: impl Fn(&crate::log::Log, &OpenCommit, &PartDescriptor) -> Result<T>,
-    ) -> Result<Vec<T>> {
+    /// The parts of the step, in order, each as its producer published it; for a batch of the whole step.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`; `Unsupported` when an attachment is compressed and this build lacks zstd.
+    pub(crate) fn whole_parts(&self) -> Result<Vec<WholePart>> {
+        let of = |part: &BatchPart| {
+            let descriptor = &part.descriptor;
+            self.with_commit(part, |commit| {
+                let log = &self.reader.log;
+                let first = match descriptor.slices {
+                    0 => Codec::Raw,
+                    _ => load::entry(log, commit, descriptor, 0)?.codec,
+                };
+                Ok(WholePart {
+                    producer: commit.producer.clone(),
+                    slices: part.first_slice..part.first_slice.saturating_add(descriptor.slices),
+                    packed: first != Codec::Raw || descriptor.attachment.codec != Codec::Raw,
+                    attachment: attachment(log, commit, descriptor)?,
+                    metadata: metadata(log, commit, descriptor)?,
+                    state: state(log, commit, descriptor)?,
+                })
+            })
+        };
+        self.parts.iter().map(of).collect()
+    }
+
+    fn of_parts<T>(&self, one: impl Fn(&Log, &OpenCommit, &PartDescriptor) -> Result<T>) -> Result<Vec<T>> {
         let of = |part| self.with_commit(part, |commit| one(&self.reader.log, commit, &part.descriptor));
         self.parts.iter().map(of).collect()
     }
@@ -213,8 +237,28 @@ impl Batch {
     }
 }
 
+fn attachment(log: &Log, commit: &OpenCommit, descriptor: &PartDescriptor) -> Result<Vec<u8>> {
+    let attachment = descriptor.attachment;
+    let offset = descriptor.layout().map_or(0, |layout| layout.attachment);
+    let stored = read_item(log, commit, offset, attachment.stored, attachment.checksum, "attachment")?;
+    match attachment.codec {
+        Codec::Raw => Ok(stored),
+        Codec::Zstd => codec::decompress(&stored, attachment.length),
+    }
+}
+
+fn metadata(log: &Log, commit: &OpenCommit, descriptor: &PartDescriptor) -> Result<Vec<u8>> {
+    let (item, offset) = (descriptor.metadata, descriptor.layout().map_or(0, |layout| layout.metadata));
+    read_item(log, commit, offset, item.length.into(), item.checksum, "metadata")
+}
+
+fn state(log: &Log, commit: &OpenCommit, descriptor: &PartDescriptor) -> Result<Vec<u8>> {
+    let (item, offset) = (descriptor.state, descriptor.layout().map_or(0, |layout| layout.state));
+    read_item(log, commit, offset, item.length.into(), item.checksum, "state")
+}
+
 fn read_item(
-    log: &crate::log::Log,
+    log: &Log,
     commit: &OpenCommit,
     offset: u64,
     length: u64,

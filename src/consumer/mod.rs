@@ -18,6 +18,7 @@ mod waiting;
 mod window;
 
 pub use batch::Batch;
+pub(crate) use batch::WholePart;
 pub use options::ConsumerOptions;
 pub(crate) use pool::Pool;
 pub(crate) use reader::{Reader, View, Want};

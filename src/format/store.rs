@@ -27,6 +27,9 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The origin of a store that isn't a copy.
+    pub const NO_ORIGIN: StoreUuid = StoreUuid::new([0; 16]);
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::new();

@@ -40,8 +40,21 @@ pub(crate) struct Seams {
 /// `Invalid` when there is one or the directory holds anything else, `Unsupported` for a mount that can't
 /// have one.
 pub(crate) fn create(path: &Path, options: &Options, seams: &Seams, settings: &Settings) -> Result<Log> {
-    options.check()?;
-    let (log, created) = open_or_create(path, options, seams, settings)?;
+    create_of(path, options, seams, settings, Identity::NO_ORIGIN)
+}
+
+/// As [`create`], for a copy of the store `origin`.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_of(
+    path: &Path,
+    options: &Options,
+    seams: &Seams,
+    settings: &Settings,
+    origin: StoreUuid,
+) -> Result<Log> {
+    let (log, created) = open_or_create_of(path, options, seams, settings, origin)?;
     if created {
         return Ok(log);
     }
@@ -58,6 +71,16 @@ pub(crate) fn open_or_create(
     seams: &Seams,
     settings: &Settings,
 ) -> Result<(Log, bool)> {
+    open_or_create_of(path, options, seams, settings, Identity::NO_ORIGIN)
+}
+
+fn open_or_create_of(
+    path: &Path,
+    options: &Options,
+    seams: &Seams,
+    settings: &Settings,
+    origin: StoreUuid,
+) -> Result<(Log, bool)> {
     options.check()?;
     let look = || open::look(path, Arc::clone(&seams.storage), Arc::clone(&seams.env), settings);
     let root = match look()? {
@@ -69,7 +92,7 @@ pub(crate) fn open_or_create(
     let no_entropy = |error| Error::io("can't draw the store's identity", error).at(path);
     seams.env.entropy(&mut uuid).map_err(no_entropy)?;
     let uuid = StoreUuid::new(uuid);
-    let made = make(path, options, seams, &root, uuid);
+    let made = make(path, options, seams, &root, Whose { uuid, origin });
     // Whatever was said, only STORE decides (R2): this creator's, or another's that came in its way.
     match (look()?, made) {
         (Found::Store(log), _) => {
@@ -81,6 +104,13 @@ pub(crate) fn open_or_create(
         (Found::NoStore(root), Ok(())) => Err(open::no_store(path, &*seams.storage, &*seams.env, &root)),
         (Found::Nothing, Ok(())) => Err(open::nothing(path, &*seams.env)),
     }
+}
+
+/// Who a new store is, and what it is a copy of.
+#[derive(Clone, Copy)]
+struct Whose {
+    uuid: StoreUuid,
+    origin: StoreUuid,
 }
 
 fn same_options(log: Log, options: &Options) -> Result<Log> {
@@ -102,7 +132,7 @@ fn make_root(path: &Path, seams: &Seams) -> Result<Dir> {
 }
 
 /// Makes everything, STORE last.
-fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir, uuid: StoreUuid) -> Result<()> {
+fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir, whose: Whose) -> Result<()> {
     let storage = &*seams.storage;
     examine(path, storage, root)?;
     let failed = |error| Error::io("can't create the store", error).at(path);
@@ -118,7 +148,8 @@ fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir, uuid: StoreUu
             return Err(refusal);
         }
     };
-    let identity = Identity { uuid, origin: StoreUuid::new([0; 16]), options: *options, primitive };
+    let Whose { uuid, origin } = whose;
+    let identity = Identity { uuid, origin, options: *options, primitive };
     let synced = options.durability == Durability::Synced;
     furnish(storage, root, class, synced).map_err(failed)?;
     put_store(path, seams, root, &stage, &identity)
@@ -217,8 +248,8 @@ fn allowed_is_there(storage: &dyn Storage, log: &Dir) -> io::Result<bool> {
     }
 }
 
-/// A name that a store's directory may hold while it is created; STORE itself may have just come.
-fn known(name: &OsStr) -> Option<&'static str> {
+/// A name that a store's directory may hold; while it is created, STORE itself may have just come.
+pub(super) fn known(name: &OsStr) -> Option<&'static str> {
     let mut all = names::DIRECTORIES.into_iter().chain([names::HEAD, names::BALLAST, names::STORE]);
     all.find(|known| name == OsStr::new(known))
 }

@@ -173,6 +173,16 @@ pub(crate) fn drop_checkpoint(log: &Log, group: &Name, speaker: Speaker, name: &
     Ok(appended.is_some())
 }
 
+/// The checkpoint that [`drop_checkpoint`] would drop for an operator. Nothing is changed.
+///
+/// # Errors
+/// `Invalid` when there is no such group, or it is retired; `Corrupt`, `Io`.
+pub(crate) fn preview_drop(log: &Log, group: &Name, name: &Name) -> Result<Option<Kept>> {
+    let tail = log.current()?;
+    let (known, _) = speaking(log, &tail.state, group, Speaker::Operator)?;
+    Ok(known.checkpoint(name).cloned())
+}
+
 /// Drops every checkpoint that isn't named, but for pinned ones; gives the names of those that went.
 ///
 /// # Errors

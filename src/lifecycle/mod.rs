@@ -3,6 +3,7 @@
 
 pub(crate) mod create;
 mod dead;
+pub(crate) mod destroy;
 mod floor;
 pub(crate) mod group;
 mod litter;

@@ -23,10 +23,7 @@ use crate::name::Name;
 /// # Errors
 /// `Reclaimed`, `Invalid`, `Rewound` as the documentation of the facade says; `Full`, `Io`, ...
 pub(crate) fn skip(log: &Log, first: Step, last: Step, reason: &str) -> Result<bool> {
-    if reason.len() > REASON_BYTES_MAX {
-        let what = format!("a reason of {} bytes is longer than {REASON_BYTES_MAX}", reason.len());
-        return Err(Error::new(ErrorKind::Invalid, what).at(&log.path));
-    }
+    check_reason(log, reason)?;
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
     let make = |tail: &mut Tail| {
@@ -50,6 +47,25 @@ pub(crate) fn skip(log: &Log, first: Step, last: Step, reason: &str) -> Result<b
         tracing::warn!(%first, %last, reason, "steps are passed over from now on");
     }
     Ok(appended.is_some())
+}
+
+/// Whether a skip would change anything now. Nothing is changed.
+///
+/// # Errors
+/// As [`skip`].
+pub(crate) fn preview(log: &Log, first: Step, last: Step, reason: &str) -> Result<bool> {
+    check_reason(log, reason)?;
+    let tail = log.current()?;
+    check(log, &tail, first, last)?;
+    Ok(past(&tail.state.history.skips, first) <= last)
+}
+
+fn check_reason(log: &Log, reason: &str) -> Result<()> {
+    if reason.len() <= REASON_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("a reason of {} bytes is longer than {REASON_BYTES_MAX}", reason.len());
+    Err(Error::new(ErrorKind::Invalid, what).at(&log.path))
 }
 
 fn check(log: &Log, tail: &Tail, first: Step, last: Step) -> Result<()> {

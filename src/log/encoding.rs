@@ -23,9 +23,9 @@ const FLAG_REQUIRED: u16 = 1;
 /// A producer with a name of one byte and no state.
 const PRODUCER_BYTES_MIN: usize = 72;
 /// A group with a name of one byte and no checkpoint.
-const GROUP_BYTES_MIN: usize = 52;
+const GROUP_BYTES_MIN: usize = 54;
 /// A checkpoint with a name of one byte and no metadata.
-const KEPT_BYTES_MIN: usize = 40;
+const KEPT_BYTES_MIN: usize = 39;
 /// Closes, pieces, limits, skips: what operators do, one at a time.
 const CHANGES_MAX: usize = 1 << 20;
 

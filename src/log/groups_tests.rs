@@ -250,3 +250,17 @@ fn a_name_is_forgotten_once_nothing_of_it_is_retained() {
     write(&mut state, Record::Open { producer: name("a"), last: None }).unwrap();
     assert_eq!(state.producers[&name("a")].next, Sequence::ZERO);
 }
+
+#[test]
+fn the_shortest_of_everything_is_read_back() {
+    let mut state = steps(2);
+    let bare = group(&mut state, 0).unwrap();
+    assert_eq!(State::decode(&state.encode(), 1).unwrap(), state, "a group without a checkpoint");
+    let Record::Checkpoint(shortest) = checkpoint(bare, 1, "c") else { unreachable!() };
+    write(&mut state, Record::Checkpoint(Checkpoint { metadata: Vec::new(), ..shortest })).unwrap();
+    assert_eq!(State::decode(&state.encode(), 1).unwrap(), state, "a checkpoint of one letter and no more");
+    let first = step(0);
+    write(&mut state, Record::Skip { first, last: first, reason: String::new() }).unwrap();
+    write(&mut state, Record::Close { step: step(2), closes: 0, open_step: false }).unwrap();
+    assert_eq!(State::decode(&state.encode(), 1).unwrap(), state, "a skip and a close");
+}

@@ -87,7 +87,11 @@ fn look_once(
         .map(|log| Found::Store(Box::new(log)))
 }
 
-fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
+/// Reads STORE; none if there is none.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported`, `Io`.
+pub fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
     let file = match storage.open(root, names::STORE, Access::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -245,6 +245,11 @@ impl Producer {
         Ok(())
     }
 
+    /// The write buffer of its last draft: who writes by many producers in turn hands one on.
+    pub(crate) fn spare(&mut self) -> &mut Vec<u8> {
+        &mut self.spare
+    }
+
     fn check_poison(&self) -> Result<()> {
         if !self.poisoned {
             return Ok(());

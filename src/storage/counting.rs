@@ -61,8 +61,8 @@ macro_rules! calls {
 
 calls! {
     metadata:
-        open_root make_root open_dir create_exclusive open size kind sync_file link rename rename_noreplace
-        list make_dir remove_dir sync_dir remove space mount;
+        open_root make_root rename_root open_dir create_exclusive open size kind sync_file link rename
+        rename_noreplace list make_dir remove_dir sync_dir remove space mount;
     bytes:
         close read_at write_at copy_range map populate map_word wait wake;
 }
@@ -107,6 +107,10 @@ impl Storage for Counting {
 
     fn make_root(&self, path: &Path) -> io::Result<()> {
         counted!(self.make_root(path))
+    }
+
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        counted!(self.rename_root(from, to))
     }
 
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {

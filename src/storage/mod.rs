@@ -152,6 +152,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// As mkdir(2): `AlreadyExists`, ...
     fn make_root(&self, path: &Path) -> io::Result<()>;
 
+    /// Gives the root directory another path of the same mount, if that is free or an empty directory.
+    ///
+    /// # Errors
+    /// As rename(2): ENOTEMPTY or EEXIST when the new path holds something, ENOTDIR when it is a file, EXDEV.
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Opens a directory, afresh: on NFS this is what makes look-ups in it fresh.
     ///
     /// # Errors

@@ -100,6 +100,10 @@ impl Storage for Posix {
         Ok(rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777))?)
     }
 
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Ok(rustix::fs::renameat(CWD, from, CWD, to)?)
+    }
+
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
         let flags = OPEN_DIR.union(OFlags::NOFOLLOW);
         Ok(Directory::wrap(rustix::fs::openat(dir_fd(parent)?, name, flags, Mode::empty())?))

@@ -91,6 +91,7 @@ impl Storage for Odd {
     forward! {
         open_root(path: &Path) -> Dir;
         make_root(path: &Path) -> ();
+        rename_root(from: &Path, to: &Path) -> ();
         open_dir(parent: &Dir, name: &str) -> Dir;
         size(file: &File) -> u64;
         kind(dir: &Dir, name: &str) -> Kind;

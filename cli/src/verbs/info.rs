@@ -36,6 +36,9 @@ impl fmt::Display for Shown {
         let mut line = |name: &str, value: String| writeln!(f, "{name:<12}{value}");
         line("store", one_line(&self.root))?;
         line("uuid", known.uuid.to_string())?;
+        if let Some(origin) = known.origin {
+            line("copy of", origin.to_string())?;
+        }
         line("format", known.format.to_string())?;
         line("steps", steps(known.floor, known.next_step))?;
         line("next step", known.next_step.to_string())?;

@@ -320,4 +320,14 @@ pub(super) fn roots(storage: &dyn Storage, root: &Path) {
     drop(storage.create_exclusive(&opened, "file").expect("create in a root"));
     expect_fails(storage.open_root(&below.join("file")), &[errno::ENOTDIR], "open_root of a file");
     expect_fails(storage.open_root(&below.join("file/x")), &[errno::ENOTDIR], "open_root below a file");
+    let other = root.join("other");
+    storage.rename_root(&below, &other).expect("rename_root to a free path");
+    expect_fails(storage.open_root(&below), &[errno::ENOENT], "open_root of a path that was renamed");
+    let opened = storage.open_root(&other).expect("open_root of the new path");
+    drop(storage.open(&opened, "file", Access::Read).expect("what was in a root that was renamed"));
+    storage.make_root(&below).expect("make_root of the path that is free again");
+    storage.rename_root(&other, &below).expect("rename_root to an empty directory");
+    storage.make_root(&other).expect("make_root of the other path");
+    let full = [errno::ENOTEMPTY, errno::EEXIST];
+    expect_fails(storage.rename_root(&other, &below), &full, "rename_root to a directory that isn't empty");
 }

@@ -309,6 +309,11 @@ impl Storage for Fault {
         self.call(Method::MakeRoot, path.display().to_string(), |_| self.inner.make_root(path))
     }
 
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let names = format!("{} -> {}", from.display(), to.display());
+        self.call(Method::RenameRoot, names, |_| self.inner.rename_root(from, to))
+    }
+
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
         let parent = self.dir(parent)?;
         let path = parent.child(name);

@@ -38,7 +38,7 @@ methods! {
     CopyRange "copy_range", Map "map", Populate "populate", SyncFile "sync_file", Link "link",
     Rename "rename", RenameNoreplace "rename_noreplace", List "list", MakeDir "make_dir",
     RemoveDir "remove_dir", SyncDir "sync_dir", Remove "remove", Space "space", Mount "mount",
-    MapWord "map_word", Wait "wait", Wake "wake",
+    MapWord "map_word", Wait "wait", Wake "wake", RenameRoot "rename_root",
 }
 
 /// How a call ended, as its caller saw it.

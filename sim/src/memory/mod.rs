@@ -190,6 +190,13 @@ impl Storage for Memory {
         state.make(dir, name, "make_dir", Body::directory(dir)).map(drop)
     }
 
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        let ((from, from_name), (to, to_name)) = (state.walk(from)?, state.walk(to)?);
+        let whole = || error(errno::EBUSY);
+        state.rename((from, from_name.ok_or_else(whole)?), (to, to_name.ok_or_else(whole)?), true)
+    }
+
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
         let (mut state, parent) = self.with_dir(parent)?;
         let id = state.lookup(parent, name)?;

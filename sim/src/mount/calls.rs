@@ -25,6 +25,13 @@ impl Storage for Mount {
         self.shared.memory.make_root(path)
     }
 
+    fn rename_root(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.shared.traits.read_only {
+            return Err(error(errno::EROFS));
+        }
+        self.shared.memory.rename_root(from, to)
+    }
+
     fn open_dir(&self, parent: &Dir, name: &str) -> io::Result<Dir> {
         self.shared.open_dir(self.shared.dir(parent)?, name)
     }

@@ -1,0 +1,173 @@
+//! A copy, and a destroy, stopped at each of their calls: a copy is whole or isn't there, its source is as it
+//! was, and a destroy that goes on ends where the first would have.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave::storage::Storage;
+use batchweave::{Durability, Options, Settings, Step, Store};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded};
+use parking_lot::Mutex;
+
+use crate::CHANGES;
+use crate::support::*;
+
+const DEST: &str = "/copy";
+const STEPS: u64 = 20;
+
+/// Two segments by two producers, one of which has finished.
+fn prepared(options: Options) -> Memory {
+    let disk = Memory::new();
+    let store = create(Arc::new(disk.clone()), 1, options, &Settings::new()).unwrap();
+    let (mut a, mut b) = (store.producer("a").unwrap(), store.producer("b").unwrap());
+    for step in 0..STEPS {
+        publish(if step % 3 == 0 { &mut b } else { &mut a }).unwrap();
+    }
+    b.finish().unwrap();
+    disk
+}
+
+fn at(path: &str, disk: &Memory, seed: u64) -> batchweave::Result<Store> {
+    Store::open_on(Path::new(path), Arc::new(disk.clone()), Arc::new(Seeded::new(seed)), &Settings::new())
+}
+
+/// Runs `doing` in a process of its own; calls `left` with a fork of the disk before each call that changes
+/// anything, and with what a power cut leaves of it. Gives how many there were.
+fn stop_everywhere(
+    disk: &Memory,
+    synced: bool,
+    doing: impl FnOnce(Store),
+    left: impl Fn(&Memory, &str) + Send + Sync + 'static,
+) -> u64 {
+    let (left, points) = (Arc::new(left), Arc::new(Mutex::new(0u64)));
+    let mut faults = Plan::new();
+    for method in CHANGES.into_iter().chain([Method::RenameRoot]) {
+        let (disk, left, points) = (disk.clone(), Arc::clone(&left), Arc::clone(&points));
+        faults = faults.meanwhile(Match::method(method), move || {
+            let point = {
+                let mut points = points.lock();
+                *points += 1;
+                *points
+            };
+            left(&disk.fork(), &format!("stopped at point {point}"));
+            for seed in if synced { 0..2u64 } else { 0..0 } {
+                let dark = disk.fork();
+                let mut drawn = point * 3 + seed;
+                dark.power_cut_keeping(|_| {
+                    drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                    seed > 0 && drawn >> 40 & 1 == 1
+                });
+                left(&dark, &format!("power cut at point {point}, keeping by {seed}"));
+            }
+        });
+    }
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
+    process.set_plan(faults);
+    doing(store);
+    *points.lock()
+}
+
+fn check_copy(disk: &Memory, how: &str) {
+    let copy = at(DEST, disk, 60).unwrap_or_else(|error| panic!("{how}: {error}"));
+    let source = at(PATH, disk, 61).unwrap_or_else(|error| panic!("{how}: {error}"));
+    assert_eq!(copy.info().unwrap().origin, Some(source.uuid()), "{how}");
+    assert_eq!(read_all(&copy), read_all(&source), "{how}");
+    let report = copy.verify(|_| ()).unwrap();
+    assert!(report.is_clean(), "{how}: {:?}", report.findings);
+    let finished: Vec<_> = copy.producers().unwrap().iter().map(|known| known.finished).collect();
+    assert_eq!(finished, [false, true], "{how}");
+}
+
+/// Nothing is at the place, or a whole copy; and a copy can be made elsewhere.
+fn check_copying(disk: &Memory, how: &str) {
+    if disk.open_root(Path::new(DEST)).is_ok() {
+        check_copy(disk, how);
+    }
+    let source = open(disk.clone(), 62).unwrap_or_else(|error| panic!("{how}: {error}"));
+    assert_eq!(source.info().unwrap().next_step, Step::new(STEPS), "{how}");
+    assert_eq!(read_all(&source).len() as u64, STEPS, "{how}");
+}
+
+fn copy_everywhere(options: Options) -> u64 {
+    let disk = prepared(options);
+    let synced = options.durability == Durability::Synced;
+    let copy = |store: Store| drop(store.copy_to(DEST, None).unwrap());
+    let points = stop_everywhere(&disk, synced, copy, check_copying);
+    check_copy(&disk, "at the end");
+    if synced {
+        let dark = disk.fork();
+        dark.power_cut_keeping(|_| false);
+        check_copy(&dark, "power cut after the end");
+    }
+    points
+}
+
+#[test]
+fn a_copy_of_a_synced_store_is_stopped_anywhere() {
+    let points = copy_everywhere(options());
+    assert!(points > STEPS * 5, "only {points} crash points");
+}
+
+#[test]
+fn a_copy_of_an_unsynced_store_is_stopped_anywhere() {
+    copy_everywhere(options().durability(Durability::Unsynced));
+}
+
+/// A rename whose reply is lost has given the copy its name; one that is refused leaves nothing.
+#[test]
+fn the_last_rename_fails_or_its_reply_is_lost() {
+    for lost in [true, false] {
+        let disk = prepared(options());
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
+        let rename = Match::method(Method::RenameRoot);
+        let plan = Plan::new();
+        process.set_plan(if lost {
+            plan.lose_reply(rename, batchweave_sim::errno::EIO)
+        } else {
+            plan.fail(rename, batchweave_sim::errno::EIO)
+        });
+        let copied = store.copy_to(DEST, None);
+        if lost {
+            assert_eq!(copied.unwrap().steps, STEPS);
+            check_copy(&disk, "a lost reply");
+        } else {
+            copied.unwrap_err();
+            assert!(disk.open_root(Path::new(DEST)).is_err());
+            assert!(disk.open_root(Path::new("/copy.partial")).is_err(), "it is removed again");
+        }
+    }
+}
+
+/// The store is as it was, or none, and a destroy goes on with what is left of it.
+fn check_destroying(disk: &Memory, how: &str) {
+    match at(PATH, disk, 63) {
+        Ok(store) => {
+            assert_eq!(read_all(&store).len() as u64, STEPS, "{how}");
+            store.destroy().unwrap_or_else(|error| panic!("{how}: {error}"));
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), batchweave::ErrorKind::Invalid, "{how}: {error}");
+            let root = disk.open_root(Path::new(PATH)).unwrap();
+            if !disk.list(&root).unwrap().is_empty() {
+                let options = batchweave::DestroyOptions::new();
+                let report = batchweave::destroy_on(Path::new(PATH), disk, options);
+                assert!(report.unwrap_or_else(|error| panic!("{how}: {error}")).resumed, "{how}");
+            }
+        }
+    }
+    let root = disk.open_root(Path::new(PATH)).unwrap();
+    assert!(disk.list(&root).unwrap().is_empty(), "{how}");
+    let store = create(Arc::new(disk.clone()), 64, options(), &Settings::new()).unwrap();
+    publish(&mut store.producer("a").unwrap()).unwrap();
+}
+
+#[test]
+fn a_destroy_is_stopped_anywhere() {
+    let disk = prepared(options());
+    let destroy = |store: Store| drop(store.destroy().unwrap());
+    let points = stop_everywhere(&disk, true, destroy, check_destroying);
+    assert!(points > STEPS + 10, "only {points} crash points");
+    check_destroying(&disk, "at the end");
+}
