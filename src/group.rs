@@ -190,6 +190,17 @@ impl Store {
         self.run(step).map(|run| run.position())
     }
 
+    /// Opens a store by a snapshot that another rank has taken: with a handful of calls, instead of replaying
+    /// the log's end.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::join`].
+    pub fn open_from(path: impl AsRef<Path>, snapshot: &[u8]) -> Result<Self> {
+        let store = Self::open_with(path, &Settings::default())?;
+        store.join(snapshot)?;
+        Ok(store)
+    }
+
     /// Joins a run by the snapshot that the rank that began it has given out: reads a handful of files,
     /// writes nothing.
     ///

@@ -62,6 +62,9 @@ pub const COMMIT_ATTEMPTS_MAX: u32 = 10_000;
 pub const PUT_ATTEMPTS_MAX: u32 = 4;
 /// Looks at something that contradicts itself for a moment: a directory that vanished, a listing that lags.
 pub const LOOK_AGAIN_MAX: u32 = 8;
+/// Loads of a log that has moved on by two segments before one was done: each has the same fair chance, and
+/// small segments on a busy machine pass in less time than a process is kept from its core.
+pub const LOADS_MAX: u32 = 1000;
 /// Pause between two such looks, doubled each time.
 pub const LOOK_AGAIN_PAUSE: Duration = Duration::from_millis(5);
 /// How long reading outlasts errors of a remote mount that may pass, unless told: a server that fails over,

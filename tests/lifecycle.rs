@@ -11,6 +11,8 @@ mod room;
 mod stops;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]
 mod support;
+#[path = "lifecycle/to_the_floor.rs"]
+mod to_the_floor;
 
 use std::sync::Arc;
 

@@ -246,8 +246,19 @@ fn costs_of_life(disk: &Memory, slot: u64, class: MountClass) -> Costs {
 
 #[test]
 fn costs_of_groups_checkpoints_and_reclaim_do_not_grow() {
+    check_life(100_000 / SEGMENT);
+}
+
+#[test]
+#[ignore = "takes an optimised build"]
+fn costs_at_a_million_versions_are_those_at_a_thousand() {
+    check_life(1_000_000 / SEGMENT);
+}
+
+/// Holds a store of `last` segments, most of them reclaimed, against itself when it had 67.
+fn check_life(last: u64) {
     let mut store = Living::new();
-    let (short, long) = (store.costs(67), store.costs(100_000 / SEGMENT));
+    let (short, long) = (store.costs(67), store.costs(last));
     for (short, long) in short.iter().zip(&long) {
         for ((name, short), (_, long)) in short.iter().zip(long) {
             assert_eq!(short, long, "{name} costs more in a longer log");

@@ -3,7 +3,7 @@
 //! A seed is a set-up drawn by `Setup::draw`, and what its decisions make of it: when the drawing or the
 //! engine's calls change, it may no longer show its fault. So each has a direct test too, which is named; it
 //! stands in `tests/found/` of the library. One fault has that only, no seed of 20,000 showed it: that the
-//! store's own directory was synced through a handle that was open when a sync of it failed. Two have a
+//! store's own directory was synced through a handle that was open when a sync of it failed. Three have a
 //! seed only; what the lifecycle's first runs found has direct tests only (`reclaimed`), as its drawing
 //! changed meanwhile.
 
@@ -46,6 +46,12 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (3_000_381_807, None, "what sleepers had linked into a segment made anew was an error of the log"),
     // none yet
     (3_000_509_902, None, "a producer got the sequence of its Open with the state of a later one's part"),
+    // none yet
+    (
+        1_917_648_413,
+        Some(Shape::Lifecycle),
+        "a step that was freed was called missing when the look at the floor failed",
+    ),
 ];
 
 #[test]

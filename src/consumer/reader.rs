@@ -264,8 +264,11 @@ impl Reader {
             return error;
         }
         // Where this handle last looked may be removed too: then only the marks say so.
-        if self.advance(self.log.tail.take(), Care::Answering).is_err() {
-            return error;
+        match self.advance(self.log.tail.take(), Care::Answering) {
+            // As long as that can't be told, nothing is called damaged.
+            Err(unsure) if may_pass(&unsure) => return unsure,
+            Err(_) => return error,
+            Ok(()) => {}
         }
         let tail = self.log.tail.take();
         if step < tail.state.floor {

@@ -26,7 +26,7 @@ use crate::format::commit::Seen;
 use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Segment, Step, Version};
-use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
+use crate::limits::{LOADS_MAX, LOOK_AGAIN_PAUSE, POLLS_PER_MARK_CHECK};
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File};
 
@@ -104,14 +104,12 @@ impl Tail {
     /// # Errors
     /// `Corrupt` when something is missing or damaged, `Unsupported`, `Io`.
     pub fn load(log: &Log) -> Result<Self> {
-        let mut pause = LOOK_AGAIN_PAUSE;
-        for _ in 0..LOOK_AGAIN_MAX {
+        for _ in 0..LOADS_MAX {
             if let Some(tail) = Self::load_once(log)? {
                 return Ok(tail);
             }
             // The log moved on by two segments while it was read: from the newest index again.
-            log.env.sleep(pause);
-            pause = pause.saturating_mul(2);
+            log.env.sleep(LOOK_AGAIN_PAUSE);
         }
         Err(Error::new(ErrorKind::Contended, "the log moves on faster than it can be read").at(&log.path))
     }
@@ -448,7 +446,7 @@ impl Tail {
     /// # Errors
     /// Those of `read`, if that doesn't explain them; as [`Tail::load`].
     pub fn read<T>(&mut self, log: &Log, read: impl Fn(&Self) -> Result<T>) -> Result<T> {
-        for _ in 0..LOOK_AGAIN_MAX {
+        for _ in 0..LOADS_MAX {
             let failed = match read(self) {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed,

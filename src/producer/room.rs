@@ -100,6 +100,12 @@ impl Producer {
         let mut seen = {
             let tail = if fresh { self.log.current()? } else { self.log.tail.take() };
             let state = &tail.state;
+            // Who was taken over waits for nothing any more (P4).
+            let current = state.producers.get(&self.name).and_then(|known| known.incarnation);
+            if current != Some(self.incarnation) {
+                let what = format!("producer {} was opened anew, or its history was rewound", self.name);
+                return Err(Error::new(ErrorKind::Fenced, what).at(&self.log.path));
+            }
             Seen {
                 retained_bytes: state.bytes_written.saturating_sub(state.bytes_reclaimed),
                 part_bytes,

@@ -198,3 +198,15 @@ fn the_ballast_is_given_up_for_a_control_record_and_made_anew() {
     assert!(has_ballast(&disk));
     check_replay(&store);
 }
+
+#[test]
+fn who_is_taken_over_waits_no_longer() {
+    let (disk, store) = new_store();
+    let mut producer = reopen(&store, "a", &[]);
+    publish(&mut producer).unwrap();
+    producer.set_bounds(Bounds::new().lead_steps(1));
+    let full = draft(&mut producer, 1).unwrap();
+    process(&disk, 3).producer("a").unwrap();
+    let failed = producer.publish(full, state("a", 1)).unwrap_err();
+    assert_eq!(failed.error.kind(), ErrorKind::Fenced, "{}", failed.error);
+}
