@@ -77,6 +77,10 @@ impl Log {
         let wanted = told.state.next_version;
         if self.outlast("looking for a snapshot's commit", until, |_| told.is_on_disk(self))? {
             let mut tail = self.tail.take();
+            // A handle that knows more already isn't set back: others read by it.
+            if tail.loaded && tail.state.next_version >= wanted {
+                return Ok(());
+            }
             *tail = told;
             tail.before = tail.index_before(self)?;
             return Ok(());
