@@ -139,18 +139,10 @@ pub(crate) fn checkpoint(
             return Err(refuse(ErrorKind::Reclaimed, what));
         }
         if let Some(taken) = known.checkpoint(name) {
-            if taken.step != position.step || taken.lineage != lineage {
-                let what = format!("group {group} has a checkpoint {name} at step {} already", taken.step);
-                return Err(refuse(ErrorKind::Invalid, what));
-            }
-            if (taken.pinned, &taken.metadata) != (options.pinned, &options.metadata) {
-                let what = format!(
-                    "group {group} has a checkpoint {name} there already, but not pinned alike or with other \
-                     metadata: drop it first"
-                );
-                return Err(refuse(ErrorKind::Invalid, what));
-            }
-            return Ok(None);
+            return match otherwise(group, taken, position, options) {
+                None => Ok(None),
+                Some(what) => Err(refuse(ErrorKind::Invalid, what)),
+            };
         }
         check_room(log, state, known, options)?;
         Ok(Some(Record::Checkpoint(Checkpoint {
@@ -181,6 +173,21 @@ pub(crate) fn checkpoint(
     kept.ok_or_else(|| {
         let what = format!("checkpoint {name} of group {group} was dropped again meanwhile");
         refuse(ErrorKind::Contended, what)
+    })
+}
+
+/// How a checkpoint of that name that is there differs from what is asked for; none if it is just that.
+fn otherwise(group: &Name, taken: &Kept, position: &Position, options: &CheckpointOptions) -> Option<String> {
+    let name = &taken.name;
+    if (taken.step, taken.lineage) != (position.step, position.lineage) {
+        return Some(format!("group {group} has a checkpoint {name} at step {} already", taken.step));
+    }
+    let same = (taken.pinned, &taken.metadata) == (options.pinned, &options.metadata);
+    (!same).then(|| {
+        format!(
+            "group {group} has a checkpoint {name} there already, but not pinned alike or with other metadata: \
+             drop it first"
+        )
     })
 }
 

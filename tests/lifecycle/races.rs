@@ -67,7 +67,9 @@ fn a_zombie_is_not_told_that_another_jobs_checkpoint_is_its_own() {
             if rewinds {
                 store.rewind(Step::new(2), RewindOptions::default()).unwrap();
                 let mut producer = store.producer("a").unwrap();
-                (0..9).for_each(|_| drop(publish(&mut producer).unwrap()));
+                for _ in 0..9 {
+                    publish(&mut producer).unwrap();
+                }
             }
             let run = store.group("g").unwrap().begin(Start::Beginning).unwrap();
             run.checkpoint(position_after(&run, 5), "step-5").unwrap();
