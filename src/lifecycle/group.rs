@@ -185,8 +185,8 @@ fn otherwise(group: &Name, taken: &Kept, position: &Position, options: &Checkpoi
     let same = (taken.pinned, &taken.metadata) == (options.pinned, &options.metadata);
     (!same).then(|| {
         format!(
-            "group {group} has a checkpoint {name} there already, but not pinned alike or with other metadata: \
-             drop it first"
+            "group {group} has a checkpoint {name} there already, but not pinned alike or with other \
+             metadata: drop it first"
         )
     })
 }
