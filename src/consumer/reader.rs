@@ -279,7 +279,7 @@ impl Reader {
     }
 
     /// What can't be read may have been freed since the log was looked at last (R7): then that is said.
-    fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
+    pub(super) fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
         if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
             return error;
         }
