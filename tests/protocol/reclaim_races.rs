@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use batchweave::format::names;
 use batchweave::storage::Storage;
-use batchweave::{ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, Settings, Start, Store};
+use batchweave::{
+    ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, Settings, Start,
+    Store,
+};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
 use super::{dir_path, new_disk, sleeper};
@@ -320,5 +323,45 @@ fn overtaken(act: impl Fn(&Store, &mut Producer) -> batchweave::Result<()>) {
         }
         assert_eq!(watched.producers().unwrap().len(), 4);
         check_clean(&open(disk, 70).unwrap());
+    }
+}
+
+#[test]
+fn a_checkpoint_that_has_become_the_last_is_not_dropped_without_leave() {
+    let base = disk_with(110);
+    let store = open(base.clone(), 50).unwrap();
+    checkpoint(&store, "g", "p0", 20);
+    checkpoint(&store, "g", "c0", 70);
+    let left = |disk: &Memory| -> Vec<String> {
+        let group = open(disk.clone(), 61).unwrap().group("g").unwrap();
+        group.checkpoints().unwrap().iter().map(|kept| kept.name.to_string()).collect()
+    };
+    for call in 1.. {
+        let disk = base.fork();
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let store = open_with(process.clone(), 55, &Settings::new()).unwrap();
+        let before = process.calls();
+        let (elsewhere, seen) = (disk.clone(), Arc::new(parking_lot::Mutex::new(Vec::new())));
+        let saw = seen.clone();
+        // Its owner drops the pinned one.
+        process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || {
+            *saw.lock() = left(&elsewhere);
+            open(elsewhere.clone(), 60).unwrap().group("g").unwrap().drop_checkpoint("p0").unwrap();
+        }));
+        let reclaimed = store.reclaim(&keep(0));
+        if process.calls() - before < call {
+            assert_eq!(left(&disk), ["p0"]);
+            return;
+        }
+        match reclaimed {
+            // The reclaim came first, and the last one went by its owner's word.
+            Ok(report) => assert_eq!((report.dropped.len(), &seen.lock()[..]), (1, &["p0".to_owned()][..])),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("allow_no_checkpoint"), "{error}");
+                assert_eq!(left(&disk), ["c0"], "in call {call}");
+            }
+        }
+        check_clean(&open(disk, 71).unwrap());
     }
 }
