@@ -7,12 +7,12 @@ use std::time::Duration;
 use batchweave::format::names;
 use batchweave::storage::Storage;
 use batchweave::{
-    ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, Settings, Start,
+    ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, RepairOptions, Segment, Settings, Start,
     Store,
 };
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
-use super::{dir_path, new_disk, sleeper};
+use super::{dir_path, new_disk, read_file, sleeper};
 use crate::groups::*;
 use crate::reclaim::{check, disk_with, keep};
 use crate::support::*;
@@ -363,5 +363,46 @@ fn a_checkpoint_that_has_become_the_last_is_not_dropped_without_leave() {
             }
         }
         check_clean(&open(disk, 71).unwrap());
+    }
+}
+
+/// A disk on which a builder, asleep before its put, has brought index 0 back after a reclaim.
+fn with_a_stray_index() -> Memory {
+    let disk = disk_with(13);
+    let (process, _store, mut sleeping) = sleeper(&disk, "b");
+    let elsewhere = disk.clone();
+    let sleep = Match::method(Method::Link).named("index/").nth(1);
+    process.set_plan(Plan::new().meanwhile(sleep, move || {
+        let store = open(elsewhere.clone(), 60).unwrap();
+        let mut other = store.producer("a").unwrap();
+        for _ in 0..100 {
+            publish(&mut other).unwrap();
+        }
+        checkpoint(&store, "g", "c0", 100);
+        store.reclaim(&keep(1)).unwrap();
+    }));
+    publish(&mut sleeping).unwrap();
+    disk
+}
+
+#[test]
+fn repair_sees_to_what_lives_although_a_sleeper_brought_an_index_back() {
+    let disk = with_a_stray_index();
+    let found = segments(&disk, "index");
+    assert!(found[0] == 0 && found[1] > 3, "{found:?}");
+    let store = open(disk.clone(), 70).unwrap();
+    check_clean(&store);
+    assert_eq!(store.repair(RepairOptions::new()).unwrap(), Default::default());
+    // An index that is lost is rebuilt all the same, wherever its segment and the one before it are there.
+    let indexes = dir_path(&[names::INDEX]);
+    for lost in found.iter().skip(2) {
+        let disk = disk.fork();
+        let name = names::segment(Segment::new(*lost));
+        let whole = read_file(&disk, &indexes, &name);
+        disk.remove(&disk.open_root(Path::new(&indexes)).unwrap(), &name).unwrap();
+        let report = open(disk.clone(), 71).unwrap().repair(RepairOptions::new()).unwrap();
+        assert_eq!((report.rebuilt.len(), report.left.len()), (1, 0), "index {lost}: {report:?}");
+        assert_eq!(read_file(&disk, &indexes, &name), whole);
+        check_clean(&open(disk, 72).unwrap());
     }
 }
