@@ -12,7 +12,7 @@ use batchweave::{
 };
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
-use super::{dir_path, new_disk, read_file, sleeper};
+use super::{dir_path, new_disk, read_file, sleeper, write_file};
 use crate::groups::*;
 use crate::reclaim::{check, disk_with, keep};
 use crate::support::*;
@@ -405,4 +405,32 @@ fn repair_sees_to_what_lives_although_a_sleeper_brought_an_index_back() {
         assert_eq!(read_file(&disk, &indexes, &name), whole);
         check_clean(&open(disk, 72).unwrap());
     }
+}
+
+#[test]
+fn an_index_is_not_missed_while_a_listing_of_the_marks_is_old() {
+    let disk = disk_with(110);
+    let store = open(disk.clone(), 50).unwrap();
+    checkpoint(&store, "g", "c0", 110);
+    store.reclaim(&keep(1)).unwrap();
+    let (marks, newest) = (dir_path(&[names::MARKS]), segments(&disk, "marks").pop().unwrap());
+    // The index before the mark that an old listing has as its newest is reclaimed.
+    let unseen = [newest - 1, newest].map(|mark| names::segment(Segment::new(mark)));
+    assert!(!segments(&disk, "index").contains(&(newest - 3)));
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let late = open_with(process.clone(), 55, &Settings::new()).unwrap();
+    let (hidden, shown) = (disk.clone(), disk.clone());
+    let (hide, show, dir) = (unseen.clone(), unseen.clone(), marks.clone());
+    let by_name = Match::method(Method::Open).named(&format!("marks/{}", unseen[0])).nth(1);
+    process.set_plan(
+        Plan::new()
+            .meanwhile(Match::method(Method::List).named("marks").nth(1), move || {
+                let root = hidden.open_root(Path::new(&marks)).unwrap();
+                hide.iter().for_each(|mark| hidden.remove(&root, mark).unwrap());
+            })
+            // By its name it is there, and in a listing from then on.
+            .meanwhile(by_name, move || show.iter().for_each(|mark| write_file(&shown, &dir, mark, &[]))),
+    );
+    let info = late.info().unwrap();
+    assert_eq!((info.next_step.get(), info.floor.get()), (110, 110));
 }
