@@ -347,8 +347,11 @@ impl Store {
 
     /// Retires a producer on behalf of whoever ran it. False if it was finished already.
     ///
+    /// One that a rewind has set back and nobody has opened since is opened for that.
+    ///
     /// # Errors
-    /// `Invalid` when there is no such producer; `Full`, `Contended`, `Io`.
+    /// `Invalid` when there is no such producer, or when it has to be opened and the stream is closed;
+    /// `Full`, `Contended`, `Io`.
     pub fn retire(&self, producer: &str) -> Result<bool> {
         stream::retire(&self.reader.log, &Name::new(producer)?)
     }

@@ -9,6 +9,8 @@ mod joining;
 mod races;
 #[path = "lifecycle/room.rs"]
 mod room;
+#[path = "lifecycle/set_back.rs"]
+mod set_back;
 #[path = "lifecycle/stops.rs"]
 mod stops;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]

@@ -19,6 +19,17 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// What happened, borrowed.
+    pub fn error(&self) -> &Error {
+        match self {
+            Self::Never(error)
+            | Self::Not(error)
+            | Self::Gone(error)
+            | Self::Unknown(error)
+            | Self::Poisoned(error) => error,
+        }
+    }
+
     /// What happened.
     pub fn into_error(self) -> Error {
         match self {

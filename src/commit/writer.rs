@@ -326,7 +326,7 @@ pub fn append_made(
             return acknowledge_present(log, tail).map(|()| None);
         };
         let staged = staged::stage_control(log, tail, &stage, control)?;
-        match append(log, tail, &stage, &staged, |state| settled(state, &staged)) {
+        match append_with_ballast(log, tail, &stage, &staged, |state| settled(state, &staged)) {
             Ok(appended) => {
                 ballast::renew(log);
                 return Ok(Some(appended.version));
@@ -343,6 +343,30 @@ pub fn append_made(
     }
     let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
     Err(Error::new(ErrorKind::Contended, what).at(&log.path))
+}
+
+/// As [`append`]; the same staged file again if the disk is full and the ballast makes room: for an index at
+/// a segment's end, or a directory that grows.
+fn append_with_ballast(
+    log: &Log,
+    tail: &mut Tail,
+    stage: &Dir,
+    staged: &Staged,
+    settled: impl Fn(&State) -> Settled,
+) -> Result<Appended, Failure> {
+    let first = match append(log, tail, stage, staged, &settled) {
+        Err(first @ (Failure::Not(_) | Failure::Unknown(_)))
+            if first.error().kind() == ErrorKind::Full && ballast::give_up(log) =>
+        {
+            first
+        }
+        appended => return appended,
+    };
+    match append(log, tail, stage, staged, settled) {
+        // R2: that this attempt has given it no name says nothing of what the first one may have.
+        Err(Failure::Not(error)) if matches!(first, Failure::Unknown(_)) => Err(Failure::Unknown(error)),
+        appended => appended,
+    }
 }
 
 /// What is staged isn't in, and isn't right any more: it is made anew.

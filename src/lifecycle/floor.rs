@@ -46,28 +46,34 @@ pub(super) fn spare(log: &Log, state: &State, options: &ReclaimOptions) -> Resul
     Ok(all)
 }
 
-/// The Drop of a checkpoint, as long as that can go: after a change of history it may be its group's last.
-fn drop_of(state: &State, spare: &Spare, keep: usize) -> Option<Record> {
-    let group = &spare.told.group;
-    let known = state.groups.get(group)?;
-    let incarnation = known.incarnation?;
-    let still = retention::dropped(known, keep).iter().any(|kept| kept.version == spare.version);
-    still.then(|| Record::Drop { group: group.clone(), incarnation, checkpoint: spare.version })
+/// The Drop of a checkpoint, as long as that can go: after a change of history, or when others were dropped
+/// meanwhile, it may be its group's last.
+///
+/// # Errors
+/// As [`spare`].
+fn drop_of(log: &Log, state: &State, spare: &Spare, options: &ReclaimOptions) -> Result<Option<Record>> {
+    let (group, keep) = (&spare.told.group, options.keep.unwrap_or_default());
+    let Some(known) = state.groups.get(group) else { return Ok(None) };
+    let Some(incarnation) = known.incarnation else { return Ok(None) };
+    let chosen = retention::choose(group, known, keep, options.allow_no_checkpoint)
+        .map_err(|error| error.at(&log.path))?;
+    let still = chosen.iter().any(|kept| kept.version == spare.version);
+    Ok(still.then(|| Record::Drop { group: group.clone(), incarnation, checkpoint: spare.version }))
 }
 
 /// Writes the Drops; gives those that were written here.
 ///
 /// # Errors
-/// `Contended`, `Full`, `Io`, ...
+/// As [`spare`], as of the state that each is judged by; `Contended`, `Full`, `Io`, ...
 pub(super) fn drop_all(
     log: &Log,
     tail: &mut Tail,
     spare: Vec<Spare>,
-    keep: usize,
+    options: &ReclaimOptions,
 ) -> Result<Vec<DroppedCheckpoint>> {
     let mut dropped = Vec::new();
     for one in spare {
-        let make = |state: &State| Ok(drop_of(state, &one, keep));
+        let make = |state: &State| drop_of(log, state, &one, options);
         if append_control(log, tail, make, |_, _| Settled::Open)?.is_some() {
             dropped.push(one.told);
         }
@@ -236,7 +242,7 @@ pub(super) fn pretend(
     let mut state = tail.state.clone();
     let mut dropped = Vec::new();
     for one in spare {
-        if let Some(record) = drop_of(&state, one, options.keep.unwrap_or_default())
+        if let Some(record) = drop_of(log, &state, one, options)?
             && apply(&mut state, record)?
         {
             dropped.push(one.told.clone());

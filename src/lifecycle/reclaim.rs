@@ -44,7 +44,7 @@ pub(crate) fn reclaim(log: &Log, options: &ReclaimOptions) -> Result<Reclaimed> 
         let dead = dead::find(log, &tail, &state, &listed)?;
         (state, dropped, dead)
     } else {
-        let dropped = floor::drop_all(log, &mut tail, spare, options.keep.unwrap_or_default())?;
+        let dropped = floor::drop_all(log, &mut tail, spare, options)?;
         floor::raise(log, &mut tail, options.up_to)?;
         let dead = floor::steadily(log, &mut tail, |tail| dead::find(log, tail, &tail.state, &listed))?;
         if !dead.is_empty() {

@@ -7,6 +7,7 @@
 //! - A commit that is lost takes steps along, and needs everybody to be away ([`super::lost`]): without a
 //!   word that they are, it is only told.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -87,6 +88,8 @@ pub(crate) fn repair(log: &Log, options: RepairOptions) -> Result<RepairReport> 
     let mut report = RepairReport::default();
     let newest = marks::highest(log)?;
     let first = first_index(log, newest)?;
+    // Nor may what that has looked at stay open: it may be about to be replaced.
+    log.indexes.clear();
     for segment in (first.get()..newest.get()).map(Segment::new) {
         let Some(fault) = rebuild::fault(log, segment)? else { continue };
         let path = PathBuf::from(names::INDEX).join(names::segment(segment));
@@ -130,15 +133,36 @@ enum Mending {
     Failed(Error),
 }
 
-/// The first segment whose index has to be there: they are reclaimed from the first one on.
+/// The first segment whose index is looked at. They are reclaimed from the first one on, up to the last one
+/// before what lives; so it is the first of those that go on without a gap to that one. What has an earlier
+/// name, a sleeper has put again after it was removed.
 fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
-    let failed = |error| Error::io("can't list the indexes", error).at(log.path_of([names::INDEX]));
-    let dir = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+    let mut named = segments(log, names::INDEX)?;
+    // Read after the listing, so that it knows of whatever is missing there.
+    let tail = Tail::load(log).or_else(|_| rebuild::begin(log, newest));
+    let live = tail.and_then(|tail| log.first_live_segment(&tail, tail.state.floor));
+    let live = match live {
+        Ok(live) => live.min(newest),
+        // What lives can't be told without what is to be rebuilt: then all are needed whose log is there.
+        Err(error) => {
+            tracing::debug!(%error, "what is reclaimed is told by names");
+            named.extend(segments(log, names::LOG)?);
+            newest
+        }
+    };
+    let mut first = live.previous().unwrap_or_default();
+    while let Some(before) = first.previous().filter(|before| named.contains(before)) {
+        first = before;
+    }
+    Ok(first)
+}
+
+/// The segments that a directory of the store has names for.
+fn segments(log: &Log, name: &str) -> Result<BTreeSet<Segment>> {
+    let failed = |error| Error::io("can't list a directory of the store", error).at(log.path_of([name]));
+    let dir = log.storage.open_dir(&log.root(), name).map_err(failed)?;
     let listed = log.storage.list(&dir).map_err(failed)?;
-    let first = listed.iter().filter_map(names::parse_segment).min().unwrap_or_default().min(newest);
-    // Nothing on disk tells a first one that was lost from one that was reclaimed, but that its log is whole.
-    let lost = first > Segment::ZERO && rebuild::index(log, Segment::ZERO).is_ok();
-    Ok(if lost { Segment::ZERO } else { first })
+    Ok(listed.iter().filter_map(names::parse_segment).collect())
 }
 
 fn mend(log: &Log, segment: Segment, options: RepairOptions) -> Result<(), Mending> {

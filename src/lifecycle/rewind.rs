@@ -97,11 +97,16 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     // Who has finished is as of the step, which is as of now where nothing is dropped: so whoever finishes or
     // begins again meanwhile makes another record of it.
     let described = RefCell::new(Vec::new());
+    // It may be read from a log that was replayed anew, with another rewind in it: so that is looked at as
+    // often.
     let make = |tail: &mut Tail| {
-        check_history(log, &tail.state, began, step)?;
-        described.replace(finished(&tail.state));
-        check(log, tail, step, options)?;
-        tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
+        let described = |tail: &Tail| {
+            check_history(log, &tail.state, began, step)?;
+            check(log, tail, step, options)?;
+            described.replace(finished(&tail.state));
+            describe(log, tail, step, options)
+        };
+        tail.read(log, described).map(Some)
     };
     // What it drops is what the log has right before it: as of the last time that it was found not to be in.
     let drops = Cell::new(None);
@@ -138,8 +143,10 @@ fn finished(state: &State) -> Vec<bool> {
 /// As [`rewind`].
 pub(crate) fn preview(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
-    check(log, &tail, step, options)?;
-    let control = tail.read(log, |tail| describe(log, tail, step, options))?;
+    let control = tail.read(log, |tail| {
+        check(log, tail, step, options)?;
+        describe(log, tail, step, options)
+    })?;
     match &control.record {
         Record::Rewind(record) => Ok(report(&tail.state, record)),
         _ => Err(Error::new(ErrorKind::Invalid, "no rewind was described").at(&log.path)),

@@ -1,35 +1,61 @@
 //! What an operator says of the stream and its producers: retire, close, reopen.
 //!
-//! - Every command acts on what it has replayed and fences nobody.
+//! - Every command acts on what it has replayed and fences nobody: who has no incarnation is given one only
+//!   where nobody else has one.
 //! - An effect that is there already is done, not an error, so that a command can be repeated after any
 //!   crash.
 
 use crate::commit::writer::{Settled, append_control};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::Record;
+use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::Log;
 use crate::log::state::State;
 use crate::name::Name;
 
 /// Retires a producer under its current incarnation. False if it was finished already.
 ///
+/// One that a rewind has set back has none until somebody opens it: then it is opened here, which fences
+/// nobody, and retired under that.
+///
 /// # Errors
-/// `Invalid` when there is no such producer; `Full`, `Io`, ...
+/// `Invalid` when there is no such producer, or when one that was set back would have to be opened in a
+/// closed stream; `Full`, `Io`, ...
 pub(crate) fn retire(log: &Log, name: &Name) -> Result<bool> {
-    let unknown = || Error::new(ErrorKind::Invalid, format!("there is no producer {name}")).at(&log.path);
+    let refuse = |what: String| Error::new(ErrorKind::Invalid, what).at(&log.path);
     let make = |state: &State| {
-        let producer = state.producers.get(name).ok_or_else(unknown)?;
-        let retire = |incarnation| Record::Retire { producer: name.clone(), incarnation };
-        Ok(producer.incarnation.map(retire))
+        let unknown = || refuse(format!("there is no producer {name}"));
+        let known = state.producers.get(name).ok_or_else(unknown)?;
+        let producer = || name.clone();
+        Ok(match known.incarnation {
+            Some(incarnation) => Some(Record::Retire { producer: producer(), incarnation }),
+            None if known.finished => None,
+            None if state.closed.is_some() => {
+                return Err(refuse(format!(
+                    "producer {name} was set back by a rewind and nobody has opened it since, and the stream \
+                     is closed: reopen it to retire {name}"
+                )));
+            }
+            None => Some(Record::Open { producer: producer(), last: Some(known.last_open) }),
+        })
     };
     let mut tail = log.current()?;
-    let appended = append_control(log, &mut tail, make, |state, _| {
-        match state.producers.get(name).filter(|producer| producer.finished) {
-            Some(producer) => Settled::In(producer.last_version),
-            None => Settled::Open,
+    let mut wrote = false;
+    for _ in 0..LOOK_AGAIN_MAX {
+        let appended =
+            append_control(log, &mut tail, make, |state, staged| match state.producers.get(name) {
+                Some(known) if known.finished => Settled::In(known.last_version),
+                Some(known) if known.open_nonce == staged.commit.nonce => Settled::In(known.last_open),
+                _ => Settled::Open,
+            })?;
+        wrote |= appended.is_some();
+        // After an Open comes the Retire, unless another rewind has come between.
+        if tail.state.producers.get(name).is_none_or(|known| known.finished) {
+            return Ok(wrote);
         }
-    })?;
-    Ok(appended.is_some())
+    }
+    let what = format!("producer {name} is set back by rewinds faster than it can be retired");
+    Err(Error::new(ErrorKind::Contended, what).at(&log.path))
 }
 
 /// Ends the stream at the next step. False if it was closed already.

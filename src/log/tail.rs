@@ -125,12 +125,12 @@ impl Tail {
             });
             let found = match found {
                 // Removed while it was read: that, too, says nothing once the log has moved on.
-                Err(_) if marks::highest(log).is_ok_and(|now| now > highest) => return Ok(None),
+                Err(_) if marks::moved_on(log, complete).unwrap_or(false) => return Ok(None),
                 found => found?,
             };
             let Some((state, index)) = found else {
-                // Gone because reclaimed behind a newer one, or gone for good.
-                if marks::highest(log)? > highest {
+                // Gone because reclaimed behind a newer one, which an old listing may lack; or gone for good.
+                if marks::moved_on(log, complete)? {
                     return Ok(None);
                 }
                 let name = names::segment(complete);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use batchweave::env::Env;
-use batchweave::{Bounds, ErrorKind, MountClass, Start, Step};
-use batchweave_sim::Seeded;
+use batchweave::{Bounds, CheckpointOptions, ErrorKind, MountClass, Start, Step};
+use batchweave_sim::{Fault, Match, Method, Plan, Seeded, errno};
 
 use super::*;
 
@@ -181,7 +181,6 @@ fn the_margin_is_kept_from_parts_only() {
 fn the_ballast_is_given_up_for_a_control_record_and_made_anew() {
     let (disk, store) = new_store();
     let run = store.group("g").unwrap().begin(Start::Beginning).unwrap();
-    let has_ballast = |disk: &Memory| disk.paths().iter().any(|path| path.ends_with("/ballast"));
     assert!(has_ballast(&disk));
     let used = {
         let root = batchweave::storage::Storage::open_root(&disk, Path::new(PATH)).unwrap();
@@ -192,10 +191,72 @@ fn the_ballast_is_given_up_for_a_control_record_and_made_anew() {
     // Not a byte is free: a checkpoint needs the ballast's room.
     run.checkpoint(run.position(), "zero").unwrap();
     assert!(!has_ballast(&disk));
-    run.checkpoint_with(run.position(), "again", &batchweave::CheckpointOptions::new().pinned(true)).unwrap();
+    run.checkpoint_with(run.position(), "again", &CheckpointOptions::new().pinned(true)).unwrap();
     disk.set_capacity(used + (8 << 20));
     run.drop_checkpoint("again").unwrap();
     assert!(has_ballast(&disk));
+    check_replay(&store);
+}
+
+fn has_ballast(disk: &Memory) -> bool {
+    disk.paths().iter().any(|path| path.ends_with("/ballast"))
+}
+
+fn staged(disk: &Memory) -> usize {
+    disk.paths().iter().filter(|path| path.contains("/stage/") && !path.ends_with('/')).count()
+}
+
+/// So many bytes are free from now on.
+fn leave_free(disk: &Memory, bytes: u64) {
+    let root = batchweave::storage::Storage::open_root(disk, Path::new(PATH)).unwrap();
+    let space = batchweave::storage::Storage::space(disk, &root).unwrap();
+    disk.set_capacity(space.bytes_total - space.bytes_free + bytes);
+}
+
+#[test]
+fn a_control_record_at_a_boundary_gets_the_ballasts_room_for_the_index() {
+    let (disk, store) = new_store();
+    let run = store.group("g").unwrap().begin(Start::Beginning).unwrap();
+    run.checkpoint(run.position(), "zero").unwrap();
+    let mut producer = reopen(&store, "a", &[]);
+    // A state that makes the index longer than what is left; the next version is a segment's first.
+    loop {
+        let part = draft(&mut producer, 1).unwrap();
+        if producer.publish(part, vec![7; 20_000]).unwrap().wait().unwrap().version.get() % 16 == 15 {
+            break;
+        }
+    }
+    // The record itself just fits.
+    leave_free(&disk, 8192);
+    assert!(run.drop_checkpoint("zero").unwrap());
+    assert!(!has_ballast(&disk));
+    check_replay(&store);
+    assert_eq!(staged(&disk), 0);
+    assert!(store.groups().unwrap()[0].checkpoints.is_empty());
+}
+
+#[test]
+fn a_control_record_whose_link_finds_no_room_is_linked_again_itself() {
+    // A directory that would grow has no room for it: the same staged file is tried again (R2).
+    let disk = prepared(3);
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+    let run = store.group("g").unwrap().begin(Start::Beginning).unwrap();
+    let full = disk.clone();
+    let link = Match::method(Method::Link).when(move |name| name.contains("log/") && has_ballast(&full));
+    process.set_plan(Plan::new().fail(link, errno::ENOSPC));
+    let before = process.count(Method::CreateExclusive);
+    leave_free(&disk, 64 << 10);
+    run.checkpoint(run.position(), "zero").unwrap();
+    let created = process.count(Method::CreateExclusive) - before;
+    assert_eq!((created, staged(&disk)), (2, 0), "staged once; the other is the ballast, made anew");
+    assert!(has_ballast(&disk));
+    // If that doesn't help it is told, and what was staged stays.
+    process.set_plan(Plan::new().fail(Match::method(Method::Link), errno::ENOSPC));
+    let error = run.checkpoint_with(run.position(), "one", &CheckpointOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    assert!(!has_ballast(&disk));
+    assert_eq!(staged(&disk), 1, "its outcome is unknown");
     check_replay(&store);
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use batchweave::{Error, ErrorKind, Primitive, Result, RewindOptions, Settings, Step, Store};
+use batchweave::{Error, ErrorKind, Primitive, ReclaimOptions, Result, RewindOptions, Settings, Step, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
 use crate::support::*;
@@ -20,13 +20,14 @@ fn prepared(plan: &Plan, parts: u64) -> Memory {
     disk
 }
 
-/// `act` by one who sleeps in each of its calls, while `meanwhile` happens by others.
+/// `act` by one who sleeps in each of its calls, while `meanwhile` happens by others. `judge` is told whether
+/// he slept before he had looked at the log.
 fn asleep_in_each_call(
     primitive: Primitive,
     parts: u64,
     act: impl Fn(&Store) -> Result<()>,
     meanwhile: impl Fn(&Store) + Clone + Send + Sync + 'static,
-    judge: impl Fn(&Store, Result<(), Error>),
+    judge: impl Fn(&Store, Result<(), Error>, bool),
 ) {
     let mut plan = Plan::new();
     if primitive == Primitive::RenameNoreplace {
@@ -39,6 +40,9 @@ fn asleep_in_each_call(
         let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
         store.info().unwrap();
         let before = process.calls();
+        store.info().unwrap();
+        let looks = process.calls() - before;
+        let before = process.calls();
         let (elsewhere, theirs, their_plan) = (disk.clone(), meanwhile.clone(), plan.clone());
         process.set_plan(plan.clone().meanwhile(Match::any().nth(call), move || {
             let process = Arc::new(Fault::new(Arc::new(elsewhere.clone()), their_plan.clone()));
@@ -50,7 +54,10 @@ fn asleep_in_each_call(
         let fresh =
             open_with(Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone())), 70, &Settings::new())
                 .unwrap();
-        check_replay(&fresh);
+        // From the first commit on, if it is there.
+        if fresh.info().unwrap().floor == Step::ZERO {
+            check_replay(&fresh);
+        }
         let report = fresh.verify(|_| ()).unwrap();
         assert!(report.is_clean(), "{primitive:?}, asleep in call {call} ({acted:?}): {report:?}");
         if made < call {
@@ -58,15 +65,15 @@ fn asleep_in_each_call(
             assert!(call > 8);
             return;
         }
-        judge(&fresh, acted);
+        judge(&fresh, acted, call <= looks);
     }
 }
 
 const PRIMITIVES: [Primitive; 2] = [Primitive::Link, Primitive::RenameNoreplace];
 
-fn publish_many(store: &Store, name: &str) {
+fn publish_many(store: &Store, name: &str, count: u64) {
     let mut producer = store.producer(name).unwrap();
-    for _ in 0..36 {
+    for _ in 0..count {
         publish(&mut producer).unwrap();
     }
 }
@@ -83,8 +90,8 @@ fn skip(store: &Store) -> Result<()> {
 fn who_rewinds_or_skips_has_done_so_once() {
     for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
         for act in [rewind, skip] {
-            let passes = |store: &Store| publish_many(store, "b");
-            asleep_in_each_call(primitive, parts, act, passes, |store, acted| {
+            let passes = |store: &Store| publish_many(store, "b", 36);
+            asleep_in_each_call(primitive, parts, act, passes, |store, acted, _| {
                 acted.unwrap();
                 assert_eq!(store.info().unwrap().generation.get(), 1);
             });
@@ -92,32 +99,53 @@ fn who_rewinds_or_skips_has_done_so_once() {
     }
 }
 
+/// Of a rewind to `step` and another, which leaves `left` steps: either came first, or was told of the other.
+fn check_overtaken(store: &Store, acted: Result<(), Error>, looking: bool, step: u64, left: u64) {
+    let info = store.info().unwrap();
+    let (generation, next) = (info.generation.get(), info.next_step.get());
+    match acted {
+        // What the other has left goes only by who had seen it.
+        Ok(()) => assert_eq!((generation, next), (2, if looking { step } else { left })),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Rewound, "{error}");
+            assert!(generation <= 2 && next == left, "generation {generation}, {next} steps");
+        }
+    }
+}
+
+#[test]
+fn a_rewind_that_reads_the_log_anew_drops_nothing_that_another_has_left() {
+    let rewind = |store: &Store| store.rewind(Step::new(40), RewindOptions::new()).map(drop);
+    // What the sleeper was to describe is gone, so that he begins again.
+    let rewinds_and_reclaims = |store: &Store| {
+        store.rewind(Step::new(2), RewindOptions::new()).unwrap();
+        publish_many(store, "a", 60);
+        store.reclaim(&ReclaimOptions::new().up_to(Step::new(2))).unwrap();
+    };
+    asleep_in_each_call(Primitive::Link, 60, rewind, rewinds_and_reclaims, |store, acted, looking| {
+        check_overtaken(store, acted, looking, 40, 62);
+    });
+}
+
 #[test]
 fn what_a_newer_one_has_overtaken_stays_in_the_log() {
     for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
         let rewinds = |store: &Store| {
             store.rewind(Step::new(2), RewindOptions::new()).unwrap();
-            publish_many(store, "b");
+            publish_many(store, "b", 36);
         };
-        asleep_in_each_call(primitive, parts, rewind, rewinds, |store, acted| {
-            let generation = store.info().unwrap().generation.get();
-            match acted {
-                Ok(()) => assert_eq!(generation, 2),
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Rewound, "{error}");
-                    assert!(generation <= 2);
-                }
-            }
+        asleep_in_each_call(primitive, parts, rewind, rewinds, |store, acted, looking| {
+            check_overtaken(store, acted, looking, 3, 38);
         });
         let skips = |store: &Store| {
             store.skip(Step::new(2), Step::new(4), "theirs").unwrap();
-            publish_many(store, "b");
+            publish_many(store, "b", 36);
         };
-        asleep_in_each_call(primitive, parts, skip, skips, |_, acted| acted.unwrap());
+        asleep_in_each_call(primitive, parts, skip, skips, |_, acted, _| acted.unwrap());
         // The same of a name that is opened: whoever sleeps is told, or has it.
         let open = |store: &Store| store.producer("c").map(drop);
-        let opens = |store: &Store| publish_many(store, "c");
-        asleep_in_each_call(primitive, parts, open, opens, |store, acted| {
+        let opens = |store: &Store| publish_many(store, "c", 36);
+        asleep_in_each_call(primitive, parts, open, opens, |store, acted, _| {
             let known = store.producers().unwrap();
             assert_eq!(known.iter().find(|one| one.name.as_str() == "c").unwrap().sequence.get(), 36);
             acted

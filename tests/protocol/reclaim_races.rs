@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use batchweave::format::names;
 use batchweave::storage::Storage;
-use batchweave::{ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, Settings, Start, Store};
+use batchweave::{
+    ErrorKind, MountClass, Producer, ReclaimOptions, Reclaimed, RepairOptions, Segment, Settings, Start,
+    Store,
+};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
-use super::{dir_path, new_disk, sleeper};
+use super::{dir_path, new_disk, read_file, sleeper, write_file};
 use crate::groups::*;
 use crate::reclaim::{check, disk_with, keep};
 use crate::support::*;
@@ -321,4 +324,113 @@ fn overtaken(act: impl Fn(&Store, &mut Producer) -> batchweave::Result<()>) {
         assert_eq!(watched.producers().unwrap().len(), 4);
         check_clean(&open(disk, 70).unwrap());
     }
+}
+
+#[test]
+fn a_checkpoint_that_has_become_the_last_is_not_dropped_without_leave() {
+    let base = disk_with(110);
+    let store = open(base.clone(), 50).unwrap();
+    checkpoint(&store, "g", "p0", 20);
+    checkpoint(&store, "g", "c0", 70);
+    let left = |disk: &Memory| -> Vec<String> {
+        let group = open(disk.clone(), 61).unwrap().group("g").unwrap();
+        group.checkpoints().unwrap().iter().map(|kept| kept.name.to_string()).collect()
+    };
+    for call in 1.. {
+        let disk = base.fork();
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let store = open_with(process.clone(), 55, &Settings::new()).unwrap();
+        let before = process.calls();
+        let (elsewhere, seen) = (disk.clone(), Arc::new(parking_lot::Mutex::new(Vec::new())));
+        let saw = seen.clone();
+        // Its owner drops the pinned one.
+        process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || {
+            *saw.lock() = left(&elsewhere);
+            open(elsewhere.clone(), 60).unwrap().group("g").unwrap().drop_checkpoint("p0").unwrap();
+        }));
+        let reclaimed = store.reclaim(&keep(0));
+        if process.calls() - before < call {
+            assert_eq!(left(&disk), ["p0"]);
+            return;
+        }
+        match reclaimed {
+            // The reclaim came first, and the last one went by its owner's word.
+            Ok(report) => assert_eq!((report.dropped.len(), &seen.lock()[..]), (1, &["p0".to_owned()][..])),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("allow_no_checkpoint"), "{error}");
+                assert_eq!(left(&disk), ["c0"], "in call {call}");
+            }
+        }
+        check_clean(&open(disk, 71).unwrap());
+    }
+}
+
+/// A disk on which a builder, asleep before its put, has brought index 0 back after a reclaim.
+fn with_a_stray_index() -> Memory {
+    let disk = disk_with(13);
+    let (process, _store, mut sleeping) = sleeper(&disk, "b");
+    let elsewhere = disk.clone();
+    let sleep = Match::method(Method::Link).named("index/").nth(1);
+    process.set_plan(Plan::new().meanwhile(sleep, move || {
+        let store = open(elsewhere.clone(), 60).unwrap();
+        let mut other = store.producer("a").unwrap();
+        for _ in 0..100 {
+            publish(&mut other).unwrap();
+        }
+        checkpoint(&store, "g", "c0", 100);
+        store.reclaim(&keep(1)).unwrap();
+    }));
+    publish(&mut sleeping).unwrap();
+    disk
+}
+
+#[test]
+fn repair_sees_to_what_lives_although_a_sleeper_brought_an_index_back() {
+    let disk = with_a_stray_index();
+    let found = segments(&disk, "index");
+    assert!(found[0] == 0 && found[1] > 3, "{found:?}");
+    let store = open(disk.clone(), 70).unwrap();
+    check_clean(&store);
+    assert_eq!(store.repair(RepairOptions::new()).unwrap(), Default::default());
+    // An index that is lost is rebuilt all the same, wherever its segment and the one before it are there.
+    let indexes = dir_path(&[names::INDEX]);
+    for lost in found.iter().skip(2) {
+        let disk = disk.fork();
+        let name = names::segment(Segment::new(*lost));
+        let whole = read_file(&disk, &indexes, &name);
+        disk.remove(&disk.open_root(Path::new(&indexes)).unwrap(), &name).unwrap();
+        let report = open(disk.clone(), 71).unwrap().repair(RepairOptions::new()).unwrap();
+        assert_eq!((report.rebuilt.len(), report.left.len()), (1, 0), "index {lost}: {report:?}");
+        assert_eq!(read_file(&disk, &indexes, &name), whole);
+        check_clean(&open(disk, 72).unwrap());
+    }
+}
+
+#[test]
+fn an_index_is_not_missed_while_a_listing_of_the_marks_is_old() {
+    let disk = disk_with(110);
+    let store = open(disk.clone(), 50).unwrap();
+    checkpoint(&store, "g", "c0", 110);
+    store.reclaim(&keep(1)).unwrap();
+    let (marks, newest) = (dir_path(&[names::MARKS]), segments(&disk, "marks").pop().unwrap());
+    // The index before the mark that an old listing has as its newest is reclaimed.
+    let unseen = [newest - 1, newest].map(|mark| names::segment(Segment::new(mark)));
+    assert!(!segments(&disk, "index").contains(&(newest - 3)));
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let late = open_with(process.clone(), 55, &Settings::new()).unwrap();
+    let (hidden, shown) = (disk.clone(), disk.clone());
+    let (hide, show, dir) = (unseen.clone(), unseen.clone(), marks.clone());
+    let by_name = Match::method(Method::Open).named(&format!("marks/{}", unseen[0])).nth(1);
+    process.set_plan(
+        Plan::new()
+            .meanwhile(Match::method(Method::List).named("marks").nth(1), move || {
+                let root = hidden.open_root(Path::new(&marks)).unwrap();
+                hide.iter().for_each(|mark| hidden.remove(&root, mark).unwrap());
+            })
+            // By its name it is there, and in a listing from then on.
+            .meanwhile(by_name, move || show.iter().for_each(|mark| write_file(&shown, &dir, mark, &[]))),
+    );
+    let info = late.info().unwrap();
+    assert_eq!((info.next_step.get(), info.floor.get()), (110, 110));
 }
