@@ -46,12 +46,14 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (3_000_381_807, None, "what sleepers had linked into a segment made anew was an error of the log"),
     // none yet
     (3_000_509_902, None, "a producer got the sequence of its Open with the state of a later one's part"),
-    // none yet
+    // reclaimed::who_cannot_look_at_the_floor_calls_nothing_damaged
     (
         1_917_648_413,
         Some(Shape::Lifecycle),
         "a step that was freed was called missing when the look at the floor failed",
     ),
+    // the same
+    (2_315_807_179, Some(Shape::Lifecycle), "so it was on a local mount, where EINTR kept a reader from it"),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave::storage::Storage;
 use batchweave::{ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store};
@@ -119,5 +120,33 @@ fn a_control_file_that_is_removed_while_it_is_written_is_staged_anew() {
         let store = open(disk, 3).unwrap();
         assert_eq!(store.groups().unwrap().len(), usize::from(file != "-index."));
         check_clean(&store);
+    }
+}
+
+/// A step was called missing when the look that would have shown that it was freed had failed itself.
+#[test]
+fn who_cannot_look_at_the_floor_calls_nothing_damaged() {
+    for errno in [errno::EINTR, errno::EIO, errno::EACCES] {
+        let (mut kept_from, mut told) = (0, 0);
+        for call in 1.. {
+            let disk = disk_with(5);
+            let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+            let settings = Settings::new().mount_class(MountClass::Coherent).io_patience(Duration::ZERO);
+            let store = open_with(process.clone(), 2, &settings).unwrap();
+            assert_eq!(store.info().unwrap().next_step, Step::new(4));
+            pass_and_reclaim(&disk);
+            let before = process.calls();
+            process.set_plan(Plan::new().fail(Match::any().nth(call), errno));
+            let error = store.batch(Step::new(0)).unwrap_err();
+            match error.kind() {
+                ErrorKind::Reclaimed => told += 1,
+                ErrorKind::Io => kept_from += 1,
+                _ => panic!("errno {errno} of call {call}: {error}"),
+            }
+            if process.calls() - before < call {
+                break;
+            }
+        }
+        assert!(kept_from > 0 && told > 0, "{kept_from} times kept from it, {told} times told");
     }
 }
