@@ -54,6 +54,8 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     ),
     // the same
     (2_315_807_179, Some(Shape::Lifecycle), "so it was on a local mount, where EINTR kept a reader from it"),
+    // reclaimed::who_rewinds_to_what_another_has_dropped_is_told_so
+    (1_917_652_399, Some(Shape::Lifecycle), "what a rewind read was removed: another rewind had dropped it"),
 ];
 
 #[test]

@@ -98,10 +98,14 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     // begins again meanwhile makes another record of it.
     let described = RefCell::new(Vec::new());
     let make = |tail: &mut Tail| {
-        check_history(log, &tail.state, began, step)?;
-        described.replace(finished(&tail.state));
-        check(log, tail, step, options)?;
-        tail.read(log, |tail| describe(log, tail, step, options)).map(Some)
+        // All of it each time that the tail is brought to the present: a change of history may be why.
+        let describing = |tail: &Tail| {
+            check_history(log, &tail.state, began, step)?;
+            described.replace(finished(&tail.state));
+            check(log, tail, step, options)?;
+            describe(log, tail, step, options)
+        };
+        tail.read(log, describing).map(Some)
     };
     // What it drops is what the log has right before it: as of the last time that it was found not to be in.
     let drops = Cell::new(None);
@@ -138,8 +142,10 @@ fn finished(state: &State) -> Vec<bool> {
 /// As [`rewind`].
 pub(crate) fn preview(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
-    check(log, &tail, step, options)?;
-    let control = tail.read(log, |tail| describe(log, tail, step, options))?;
+    let control = tail.read(log, |tail| {
+        check(log, tail, step, options)?;
+        describe(log, tail, step, options)
+    })?;
     match &control.record {
         Record::Rewind(record) => Ok(report(&tail.state, record)),
         _ => Err(Error::new(ErrorKind::Invalid, "no rewind was described").at(&log.path)),
