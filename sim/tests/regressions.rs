@@ -56,6 +56,8 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (2_315_807_179, Some(Shape::Lifecycle), "so it was on a local mount, where EINTR kept a reader from it"),
     // reclaimed::who_rewinds_to_what_another_has_dropped_is_told_so
     (1_917_652_399, Some(Shape::Lifecycle), "what a rewind read was removed: another rewind had dropped it"),
+    // reclaimed::who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one
+    (1_917_650_798, Some(Shape::Lifecycle), "the index before a snapshot's commits was removed while opened"),
 ];
 
 #[test]

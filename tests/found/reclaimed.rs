@@ -152,6 +152,19 @@ fn meanwhile_in_each_call<T>(
     }
 }
 
+/// The index before the snapshot's commits was opened once they were found, and removed by then.
+#[test]
+fn who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one() {
+    let join = |(store, snapshot): &(Store, Vec<u8>)| store.join(snapshot).map(drop);
+    for versions in [20, 33] {
+        let begin = |store: Store| {
+            let snapshot = store.run(Start::Beginning).unwrap().snapshot();
+            (store, snapshot)
+        };
+        meanwhile_in_each_call(versions, begin, pass_and_reclaim, join);
+    }
+}
+
 /// What a rewind reads of the past may be removed because another rewind has dropped it: no Floor says so.
 #[test]
 fn who_rewinds_to_what_another_has_dropped_is_told_so() {
