@@ -99,6 +99,7 @@ impl Run {
         let until = reader.log.patient_until();
         let (view, position) = reader.log.outlast("beginning a run", until, |_| {
             let tail = reader.log.current_at_once()?;
+            reader.witness(&tail);
             Self::view(&reader.log, &tail, start)
         })?;
         Ok(Self { reader, view, position, group: None, teller: None })
@@ -110,9 +111,10 @@ impl Run {
         let mut tail = log.current()?;
         let (_, position) = Self::view(&log, &tail, start)?;
         let beginning = matches!(start, Start::Beginning);
-        let incarnation = group::open(&log, &mut tail, name, (!beginning).then_some(position.step))?;
-        // As of the Group record: nothing that came before it is missed, nothing after it is seen.
+        let incarnation = group::open(&log, &mut tail, name, (!beginning).then_some(position.step), false)?;
+        // As of the Group record, or of what came right after it: nothing before it is missed.
         let (view, position) = Self::view(&log, &tail, start)?;
+        reader.witness(&tail);
         drop(tail);
         let teller = Some(Arc::new(Teller::new(log, name.clone(), incarnation)));
         Ok(Self { reader, view, position, group: Some((name.clone(), incarnation)), teller })

@@ -5,6 +5,8 @@
 mod groups;
 #[path = "lifecycle/joining.rs"]
 mod joining;
+#[path = "lifecycle/races.rs"]
+mod races;
 #[path = "lifecycle/room.rs"]
 mod room;
 #[path = "lifecycle/stops.rs"]

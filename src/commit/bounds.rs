@@ -78,7 +78,10 @@ fn judge_bytes(bounds: &Bounds, seen: &Seen) -> Verdict {
         Some((step, group)) => format!("group {group} needs step {step} and all after it"),
         None => "no group lives, so nothing is freed unless it is told by step".to_owned(),
     };
-    let what = format!("{} retained of {}: {holder}", in_words(seen.retained_bytes), in_words(most));
+    let silent = seen.groups.iter().find(|told| told.step.is_none());
+    let silent = silent.map(|told| format!("; group {} doesn't tell whether it waits", told.name));
+    let retained = in_words(seen.retained_bytes);
+    let what = format!("{retained} retained of {}: {holder}{}", in_words(most), silent.unwrap_or_default());
     let reclaimable = seen.needed.as_ref().is_some_and(|(step, _)| *step > seen.floor);
     match hungry(seen) {
         None if reclaimable => Verdict::Wait(format!("{what}; what is below could be reclaimed")),

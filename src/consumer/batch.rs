@@ -215,6 +215,7 @@ impl Batch {
         self.reader.outlast("reading a commit", log.patient_until(), |_| {
             let commit = self.reader.commits.get(log, &part.located, None);
             commit.and_then(|commit| then(&commit)).map_err(|error| {
+                let error = self.reader.explain(error, self.step, self.position.generation);
                 let version = part.located.version;
                 error.step(self.step).version(version).at(log.commit_path(version))
             })

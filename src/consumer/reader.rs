@@ -70,8 +70,15 @@ pub(super) struct Horizon {
     pub(super) next_step: Step,
     pub(super) generation: Generation,
     ends: Arc<[Step]>,
-    /// When the log itself was looked at last.
-    pub(super) looked: Duration,
+    /// When the log itself was looked at last; none if it never was.
+    looked: Option<Duration>,
+}
+
+impl Horizon {
+    /// How long ago the log was looked at; longer than anything if it never was.
+    pub(super) fn age(&self, now: Duration) -> Duration {
+        self.looked.map_or(Duration::MAX, |looked| now.saturating_sub(looked))
+    }
 }
 
 /// What is read of a step when it is loaded.
@@ -98,6 +105,7 @@ pub(crate) struct Reader {
 #[derive(Debug, Default)]
 struct Glance {
     generation: AtomicU64,
+    /// Zero if it never was.
     looked_us: AtomicU64,
 }
 
@@ -152,7 +160,7 @@ impl Reader {
     /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs,
     /// if the log's end can be looked at now. A step that is known is read without that.
     pub(crate) fn holding(&self, step: Step) -> Result<Generation> {
-        if self.log.env.now().saturating_sub(self.horizon().looked) > HISTORY_AGE_MAX
+        if self.horizon().age(self.log.env.now()) > HISTORY_AGE_MAX
             && let Err(error) = self.look_at_once()
         {
             tracing::debug!(%error, %step, "read as of the last look at the log");
@@ -172,7 +180,7 @@ impl Reader {
             Some(said) => said == saying(horizon.next_version),
             None => true,
         };
-        let age = self.log.env.now().saturating_sub(horizon.looked);
+        let age = horizon.age(self.log.env.now());
         if quiet && age < PROBE_INTERVAL_MIN {
             return Ok(());
         }
@@ -187,12 +195,22 @@ impl Reader {
         let now = self.log.env.now();
         self.poller.probed(now);
         let found = advanced?;
-        self.horizon.lock().looked = now;
-        self.glance.looked_us.store(micros(now), Ordering::Relaxed);
+        self.looked_at(now);
         if found > 0 {
             self.poller.grown(now);
         }
         Ok(())
+    }
+
+    /// Somebody has just brought the tail to the present by this handle.
+    pub(crate) fn witness(&self, tail: &Tail) {
+        self.note(tail);
+        self.looked_at(self.log.env.now());
+    }
+
+    fn looked_at(&self, now: Duration) {
+        self.horizon.lock().looked = Some(now);
+        self.glance.looked_us.store(micros(now).max(1), Ordering::Relaxed);
     }
 
     fn note(&self, tail: &Tail) {
@@ -211,7 +229,7 @@ impl Reader {
         let looked = self.glance.looked_us.load(Ordering::Relaxed);
         let age = micros(self.log.env.now()).saturating_sub(looked);
         let same = self.glance.generation.load(Ordering::Acquire) == generation.get();
-        same && age <= micros(HISTORY_AGE_MAX)
+        looked > 0 && same && age <= micros(HISTORY_AGE_MAX)
     }
 
     /// When the patience of a call that began then, or begins now, is over. It counts from the last good look
@@ -219,7 +237,9 @@ impl Reader {
     /// as long as that one.
     pub(super) fn until(&self, began: Option<Duration>) -> Duration {
         match began {
-            Some(began) => began.max(self.horizon.lock().looked).saturating_add(self.log.io_patience),
+            Some(began) => {
+                began.max(self.horizon.lock().looked.unwrap_or_default()).saturating_add(self.log.io_patience)
+            }
             None => self.log.patient_until(),
         }
     }
@@ -259,7 +279,7 @@ impl Reader {
     }
 
     /// What can't be read may have been freed since the log was looked at last (R7): then that is said.
-    fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
+    pub(super) fn explain(&self, error: Error, step: Step, generation: Generation) -> Error {
         if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
             return error;
         }

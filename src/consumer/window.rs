@@ -250,7 +250,7 @@ impl Consumer {
     fn check_history(&self, began: Option<Duration>) -> Result<Horizon> {
         let reader = &self.shared.reader;
         let mut horizon = reader.horizon();
-        if reader.log.env.now().saturating_sub(horizon.looked) > HISTORY_AGE_MAX {
+        if horizon.age(reader.log.env.now()) > HISTORY_AGE_MAX {
             reader.look(reader.until(began)).map_err(|error| self.about(error))?;
             horizon = reader.horizon();
         }

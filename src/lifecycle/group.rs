@@ -29,34 +29,35 @@ pub(crate) enum Speaker {
     Operator,
 }
 
-/// Opens a group's name, at `start` or else at the floor; fences its older incarnations.
+/// Opens a group's name, at `start` or else at the floor; fences its older incarnations. An operator opens
+/// only a group that nobody runs, whenever it turns out that somebody does.
 ///
 /// # Errors
 /// `Reclaimed` for a start below the floor, `Invalid` for one beyond the head, `Rewound` when history is
-/// changed meanwhile; `Full`, `Contended`, `Io`.
-pub(crate) fn open(log: &Log, tail: &mut Tail, name: &Name, start: Option<Step>) -> Result<Incarnation> {
+/// changed meanwhile, `Contended` when another opens the name meanwhile: who slept fences nobody newer;
+/// `Full`, `Io`.
+pub(crate) fn open(
+    log: &Log,
+    tail: &mut Tail,
+    name: &Name,
+    start: Option<Step>,
+    by_operator: bool,
+) -> Result<Incarnation> {
     let generation = tail.state.generation;
+    let last_of = |state: &State| state.groups.get(name).map(|known| known.last_group);
+    let last = last_of(&tail.state);
     let make = |state: &State| {
+        if by_operator && current(state, name).is_some() {
+            return Ok(None);
+        }
         if state.generation != generation {
             return Err(changed(log, generation, state));
         }
+        if last_of(state) != last {
+            return Err(opened_by_another(log, name));
+        }
         let start = start.unwrap_or(state.floor);
-        if start < state.floor {
-            let what = format!("group {name} can't start below the floor, which is {}", state.floor);
-            return Err(Error::new(ErrorKind::Reclaimed, what).step(start).at(&log.path));
-        }
-        if start > state.next_step() {
-            let what = format!(
-                "group {name} can't start beyond the end of the store, whose next step is {}",
-                state.next_step()
-            );
-            return Err(Error::new(ErrorKind::Invalid, what).step(start).at(&log.path));
-        }
-        if !state.groups.contains_key(name) && state.groups.len() >= GROUPS_MAX {
-            let what = format!("the store knows {GROUPS_MAX} groups, which is the most");
-            return Err(Error::new(ErrorKind::Full, what).at(&log.path));
-        }
-        let last = state.groups.get(name).map(|known| known.last_group);
+        check_start(log, state, name, start)?;
         Ok(Some(Record::Group { group: name.clone(), last, start }))
     };
     let opened = append_control(log, tail, make, |state, staged| {
@@ -65,19 +66,36 @@ pub(crate) fn open(log: &Log, tail: &mut Tail, name: &Name, start: Option<Step>)
             None => Settled::Open,
         }
     })?;
-    let incarnation = tail.state.groups.get(name).and_then(|known| known.incarnation);
-    match (opened, incarnation) {
-        (Some(version), Some(current))
-            if current == version.incarnation() || is_planted(Bug::IncarnationsCounted) =>
-        {
+    match (opened, current(&tail.state, name)) {
+        (None, Some(current)) => Ok(current),
+        (Some(version), Some(current)) if current == version.incarnation() => {
             tracing::info!(group = %name, incarnation = %current, "opened a group");
             Ok(current)
         }
-        _ => {
-            let what = format!("group {name} was opened by another meanwhile");
-            Err(Error::new(ErrorKind::Fenced, what).at(&log.path))
-        }
+        _ => Err(opened_by_another(log, name)),
     }
+}
+
+fn opened_by_another(log: &Log, name: &Name) -> Error {
+    let what = format!("group {name} was opened by another while this call was under way");
+    Error::new(ErrorKind::Contended, what).at(&log.path)
+}
+
+fn check_start(log: &Log, state: &State, name: &Name, start: Step) -> Result<()> {
+    if start < state.floor {
+        let what = format!("group {name} can't start below the floor, which is {}", state.floor);
+        return Err(Error::new(ErrorKind::Reclaimed, what).step(start).at(&log.path));
+    }
+    if start > state.next_step() {
+        let next = state.next_step();
+        let what = format!("group {name} can't start beyond the end of the store, whose next step is {next}");
+        return Err(Error::new(ErrorKind::Invalid, what).step(start).at(&log.path));
+    }
+    if !state.groups.contains_key(name) && state.groups.len() >= GROUPS_MAX {
+        let what = format!("the store knows {GROUPS_MAX} groups, which is the most");
+        return Err(Error::new(ErrorKind::Full, what).at(&log.path));
+    }
+    Ok(())
 }
 
 /// Writes a checkpoint of a group, or finds it there: of the same name at the same step.
@@ -102,11 +120,12 @@ pub(crate) fn checkpoint(
         return Err(refuse(ErrorKind::Invalid, what));
     }
     let mut tail = log.current()?;
-    if speaker == Speaker::Operator && current(&tail.state, group).is_none() {
-        open(log, &mut tail, group, None)?;
-    }
-    // Lineage is compared here; replay doesn't judge it (design, section 6).
+    // Lineage is compared here; replay doesn't judge it (design, section 6). Before a group is opened for it:
+    // one that was refused would go on protecting the floor.
     log.check_position(&tail, position)?;
+    if speaker == Speaker::Operator && current(&tail.state, group).is_none() {
+        open(log, &mut tail, group, None, true)?;
+    }
     let lineage = position.lineage;
     let generation = tail.state.generation;
     let make = |state: &State| {
@@ -120,11 +139,10 @@ pub(crate) fn checkpoint(
             return Err(refuse(ErrorKind::Reclaimed, what));
         }
         if let Some(taken) = known.checkpoint(name) {
-            if taken.step == position.step {
-                return Ok(None);
-            }
-            let what = format!("group {group} has a checkpoint {name} at step {} already", taken.step);
-            return Err(refuse(ErrorKind::Invalid, what));
+            return match otherwise(group, taken, position, options) {
+                None => Ok(None),
+                Some(what) => Err(refuse(ErrorKind::Invalid, what)),
+            };
         }
         check_room(log, state, known, options)?;
         Ok(Some(Record::Checkpoint(Checkpoint {
@@ -137,9 +155,16 @@ pub(crate) fn checkpoint(
             metadata: options.metadata.clone(),
         })))
     };
-    append_control(log, &mut tail, make, |state, _| {
-        let kept = state.groups.get(group).and_then(|known| known.checkpoint(name));
-        match kept.filter(|kept| kept.step == position.step) {
+    // In, if it is this incarnation's, of this history: who was fenced since is told that (P4), whoever's
+    // checkpoint of that name stands there now.
+    append_control(log, &mut tail, make, |state, staged| {
+        let Some(Record::Checkpoint(own)) = &staged.commit.record else { return Settled::Open };
+        let known = state.groups.get(group).filter(|known| known.incarnation == Some(own.incarnation));
+        let same = |kept: &&Kept| {
+            (kept.step, kept.lineage, kept.generation) == (own.step, own.lineage, staged.commit.generation)
+                && kept.version.incarnation() > own.incarnation
+        };
+        match known.and_then(|known| known.checkpoint(name)).filter(same) {
             Some(kept) => Settled::In(kept.version),
             None => Settled::Open,
         }
@@ -148,6 +173,21 @@ pub(crate) fn checkpoint(
     kept.ok_or_else(|| {
         let what = format!("checkpoint {name} of group {group} was dropped again meanwhile");
         refuse(ErrorKind::Contended, what)
+    })
+}
+
+/// How a checkpoint of that name that is there differs from what is asked for; none if it is just that.
+fn otherwise(group: &Name, taken: &Kept, position: &Position, options: &CheckpointOptions) -> Option<String> {
+    let name = &taken.name;
+    if (taken.step, taken.lineage) != (position.step, position.lineage) {
+        return Some(format!("group {group} has a checkpoint {name} at step {} already", taken.step));
+    }
+    let same = (taken.pinned, &taken.metadata) == (options.pinned, &options.metadata);
+    (!same).then(|| {
+        format!(
+            "group {group} has a checkpoint {name} there already, but not pinned alike or with other \
+             metadata: drop it first"
+        )
     })
 }
 

@@ -80,8 +80,12 @@ impl Log {
         });
         match found {
             Ok(Some(before)) => {
-                told.before = before;
-                *self.tail.take() = told;
+                let mut tail = self.tail.take();
+                // A handle that knows more already isn't set back: others read by it.
+                if !tail.loaded || tail.state.next_version < wanted {
+                    told.before = before;
+                    *tail = told;
+                }
                 return Ok(());
             }
             Ok(None) => {}

@@ -16,7 +16,7 @@ fn a_job_resumes_from_its_checkpoint() {
     let written = run.checkpoint_with(saved, "step-7", &options).unwrap();
     assert_eq!((written.position, written.metadata.as_slice()), (saved, b"loss 2.5".as_slice()));
     // Said again, it is there: by this run, and by one that finds it.
-    assert_eq!(run.checkpoint(saved, "step-7").unwrap(), written);
+    assert_eq!(run.checkpoint_with(saved, "step-7", &options).unwrap(), written);
     let known = process(&disk, 3).groups().unwrap();
     assert_eq!((known.len(), known[0].needs), (1, Some(Step::new(7))));
     assert_eq!(known[0].checkpoints, std::slice::from_ref(&written));

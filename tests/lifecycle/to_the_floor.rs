@@ -39,3 +39,17 @@ fn wherever_the_floor_lies_in_its_segment() {
         }
     }
 }
+
+#[test]
+fn a_batch_whose_step_is_freed_before_it_is_read_says_so() {
+    let disk = prepared(120);
+    let reader = process(&disk, 2);
+    let batch = reader.batch(Step::new(3)).unwrap();
+    process(&disk, 3).reclaim(&ReclaimOptions::new().up_to(Step::new(100))).unwrap();
+    // Its commit isn't open any more once others were read.
+    for step in 100..110 {
+        reader.batch(Step::new(step)).unwrap().slice(0).unwrap();
+    }
+    let error = batch.slice(0).unwrap_err();
+    assert_eq!((error.kind(), error.about_step()), (ErrorKind::Reclaimed, Some(Step::new(3))), "{error}");
+}
