@@ -46,12 +46,18 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (3_000_381_807, None, "what sleepers had linked into a segment made anew was an error of the log"),
     // none yet
     (3_000_509_902, None, "a producer got the sequence of its Open with the state of a later one's part"),
-    // none yet
+    // reclaimed::who_cannot_look_at_the_floor_calls_nothing_damaged
     (
         1_917_648_413,
         Some(Shape::Lifecycle),
         "a step that was freed was called missing when the look at the floor failed",
     ),
+    // the same
+    (2_315_807_179, Some(Shape::Lifecycle), "so it was on a local mount, where EINTR kept a reader from it"),
+    // reclaimed::who_rewinds_to_what_another_has_dropped_is_told_so
+    (1_917_652_399, Some(Shape::Lifecycle), "what a rewind read was removed: another rewind had dropped it"),
+    // reclaimed::who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one
+    (1_917_650_798, Some(Shape::Lifecycle), "the index before a snapshot's commits was removed while opened"),
 ];
 
 #[test]

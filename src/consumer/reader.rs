@@ -24,7 +24,7 @@ use crate::id::{Checksum, Generation, Step, Version};
 use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, STEP_COMMITS_OPEN_MAX};
 use crate::log::doorbell::saying;
 use crate::log::history::{Skipped, past};
-use crate::log::patience::may_pass;
+use crate::log::patience::{may_pass, unexplained};
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::{Log, read};
@@ -284,11 +284,8 @@ impl Reader {
             return error;
         }
         // Where this handle last looked may be removed too: then only the marks say so.
-        match self.advance(self.log.tail.take(), Care::Answering) {
-            // As long as that can't be told, nothing is called damaged.
-            Err(unsure) if may_pass(&unsure) => return unsure,
-            Err(_) => return error,
-            Ok(()) => {}
+        if let Err(look) = self.advance(self.log.tail.take(), Care::Answering) {
+            return unexplained(error, look);
         }
         let tail = self.log.tail.take();
         if step < tail.state.floor {

@@ -13,8 +13,8 @@ impl Tail {
     pub(super) fn nothing_beyond(&mut self, log: &Log) -> Result<bool> {
         let segment = self.state.next_version.segment(log.segment_size());
         let beyond = match newest_name(log, segment) {
-            Err(_) if marks::moved_on(log, segment).unwrap_or(false) => return Ok(false),
-            beyond => beyond?,
+            Ok(beyond) => beyond,
+            Err(error) => return marks::excuse(log, segment, error).map(|()| false),
         };
         let Some(beyond) = beyond else { return Ok(true) };
         if self.state.next_version > beyond || is_planted(Bug::HoleIsHead) {

@@ -7,6 +7,7 @@
 
 use super::Log;
 use super::index::Index;
+use super::patience::unexplained;
 use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{Checksum, Nonce, Part, Segment, Step, Version};
@@ -99,15 +100,15 @@ impl Log {
         let Some(segment) = missing else {
             return Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path));
         };
-        // Or it was reclaimed since the log was looked at.
-        if let Ok(now) = Tail::load(self)
-            && step < now.state.floor
-        {
-            return Err(self.reclaimed(step, &now));
-        }
         let name = crate::format::names::segment(segment);
-        let what = "an index is missing, likely purged";
-        Err(Error::new(ErrorKind::Corrupt, what).at(self.path_of([crate::format::names::INDEX, &name])))
+        let missing = Error::new(ErrorKind::Corrupt, "an index is missing, likely purged")
+            .at(self.path_of([crate::format::names::INDEX, &name]));
+        // Or it was reclaimed since the log was looked at.
+        Err(match Tail::load(self) {
+            Ok(now) if step < now.state.floor => self.reclaimed(step, &now),
+            Ok(_) => missing,
+            Err(look) => unexplained(missing, look),
+        })
     }
 
     /// The lineage of a step: record checksum of the commit that holds the last part of the step before; zero

@@ -9,6 +9,7 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use super::patience::unexplained;
 use super::{Log, may_be_stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
@@ -61,6 +62,18 @@ pub fn moved_on(log: &Log, segment: Segment) -> Result<bool> {
 /// asked anew.
 pub fn explain(log: &Log, segment: Segment, error: &io::Error) -> bool {
     may_be_stale(error) && moved_on(log, segment).unwrap_or(false)
+}
+
+/// R7: what has failed in `segment` says nothing, once the log has moved on by two segments.
+///
+/// # Errors
+/// This one, if it hasn't; the look's, if that can't be told.
+pub fn excuse(log: &Log, segment: Segment, error: Error) -> Result<()> {
+    match moved_on(log, segment) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(error),
+        Err(look) => Err(unexplained(error, look)),
+    }
 }
 
 /// All marks, by a directory opened anew.

@@ -33,6 +33,13 @@ pub fn may_pass(error: &Error) -> bool {
     passing && error.kind() == ErrorKind::Io
 }
 
+/// What to say of an error that a look was to explain, when that look has failed too: as long as nobody could
+/// look, nothing is called damaged or missing, whatever has kept him from it.
+pub fn unexplained(error: Error, look: Error) -> Error {
+    let is_open = error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Io;
+    if look.kind() == ErrorKind::Io && is_open && !may_pass(&error) { look } else { error }
+}
+
 /// How long a mount of this class is waited for, unless told. A local disk that says EIO means it.
 pub fn default_of(class: MountClass) -> Duration {
     if class.is_remote() { IO_PATIENCE_REMOTE } else { Duration::ZERO }

@@ -8,7 +8,7 @@ use super::known::Entry;
 use super::state::State;
 use super::tail::Tail;
 use super::void::Void;
-use super::{Log, read};
+use super::{Log, marks, read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::cursor::{Reader, Writer};
 use crate::id::Nonce;
@@ -72,18 +72,28 @@ impl Log {
     ///
     /// # Errors
     /// `Rewound` when the log here doesn't reach as far; as [`Tail::load`].
-    pub fn adopt(&self, told: Tail) -> Result<()> {
+    pub fn adopt(&self, mut told: Tail) -> Result<()> {
         let until = self.patient_until();
         let wanted = told.state.next_version;
-        if self.outlast("looking for a snapshot's commit", until, |_| told.is_on_disk(self))? {
-            let mut tail = self.tail.take();
-            // A handle that knows more already isn't set back: others read by it.
-            if tail.loaded && tail.state.next_version >= wanted {
+        let found = self.outlast("looking for a snapshot's commit", until, |_| {
+            told.is_on_disk(self)?.then(|| told.index_before(self)).transpose()
+        });
+        match found {
+            Ok(Some(before)) => {
+                let mut tail = self.tail.take();
+                // A handle that knows more already isn't set back: others read by it.
+                if !tail.loaded || tail.state.next_version < wanted {
+                    told.before = before;
+                    *tail = told;
+                }
                 return Ok(());
             }
-            *tail = told;
-            tail.before = tail.index_before(self)?;
-            return Ok(());
+            Ok(None) => {}
+            // What it was told of may be removed while it is read (R7): the index before it goes first.
+            Err(error) => {
+                let first = told.base.segment(self.segment_size());
+                marks::excuse(self, first.previous().unwrap_or_default(), error)?;
+            }
         }
         let (mut pause, mut looks) = (LOOK_AGAIN_PAUSE, 0u32);
         loop {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::apply::Commit;
 use super::index::Index;
 pub use super::known::Entry;
-use super::patience::may_pass;
+use super::patience::{may_pass, unexplained};
 use super::state::State;
 use super::void::Void;
 use super::{Log, doorbell, known, marks, read};
@@ -124,9 +124,9 @@ impl Tail {
                 found.map(state).transpose()
             });
             let found = match found {
+                Ok(found) => found,
                 // Removed while it was read: that, too, says nothing once the log has moved on.
-                Err(_) if marks::moved_on(log, complete).unwrap_or(false) => return Ok(None),
-                found => found?,
+                Err(error) => return marks::excuse(log, complete, error).map(|()| None),
             };
             let Some((state, index)) = found else {
                 // Gone because reclaimed behind a newer one, which an old listing may lack; or gone for good.
@@ -249,22 +249,20 @@ impl Tail {
                 run = 0;
             }
             let looked = match self.look(log, version, segment) {
+                Ok(looked) => looked,
                 // R7: neither what is read in a log that has moved on nor that it can't be read says
                 // anything.
-                Err(_) if self.moved_on(log, version).unwrap_or(false) => return Ok(None),
-                looked => looked?,
+                Err(error) => return self.excuse(log, version, error),
             };
             match looked {
                 Look::Found(found, file) => {
                     let seen = found.header.seen;
                     let replayed =
                         self.check_seen(seen, version).and_then(|()| self.push(log, &found.to_commit()));
-                    match replayed {
-                        // R7 again: what sleepers have linked into a segment made anew needn't agree.
-                        Err(_) if self.moved_on(log, version).unwrap_or(false) => return Ok(None),
-                        replayed => {
-                            replayed.map_err(|error| error.version(version).at(log.commit_path(version)))?;
-                        }
+                    // R7 again: what sleepers have linked into a segment made anew needn't agree.
+                    if let Err(error) = replayed {
+                        let error = error.version(version).at(log.commit_path(version));
+                        return self.excuse(log, version, error);
                     }
                     self.opened = Some((version, file, *found));
                     run = run.saturating_add(1);
@@ -306,12 +304,13 @@ impl Tail {
     /// R7: whether what was read before `end`, or found absent there, can't be trusted.
     fn moved_on(&mut self, log: &Log, end: Version) -> Result<bool> {
         self.polls = 0;
-        let size = log.segment_size();
-        let read = match end.slot(size) {
-            0 => end.segment(size).previous().unwrap_or_default(),
-            _ => end.segment(size),
-        };
-        marks::moved_on(log, read)
+        marks::moved_on(log, read_before(log, end))
+    }
+
+    /// The same of what has failed there: that it did says nothing then.
+    fn excuse(&mut self, log: &Log, end: Version, error: Error) -> Result<Option<()>> {
+        self.polls = 0;
+        marks::excuse(log, read_before(log, end), error).map(|()| None)
     }
 
     fn look(&mut self, log: &Log, version: Version, segment: Segment) -> Result<Look> {
@@ -451,15 +450,23 @@ impl Tail {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed,
             };
-            // What it tells of begins a segment before the newest, and that goes first.
-            if marks::moved_on(log, self.base.segment(log.segment_size())).unwrap_or(false) {
-                self.reload(log)?;
-                continue;
-            }
-            // What it needs of older segments may be freed by a Floor that it hasn't come to.
-            let floor = self.state.floor;
-            if self.advance(log, Care::Answering).is_err() || self.state.floor == floor {
+            if !matches!(failed.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
                 return Err(failed);
+            }
+            // What it tells of begins a segment before the newest, and that goes first.
+            match marks::moved_on(log, self.base.segment(log.segment_size())) {
+                Ok(true) => self.reload(log)?,
+                Err(look) => return Err(unexplained(failed, look)),
+                // What it needs of older segments may be freed by a Floor, or a change of history and a
+                // Floor, that it hasn't come to.
+                Ok(false) => {
+                    let known = (self.state.floor, self.state.generation);
+                    match self.advance(log, Care::Answering) {
+                        Err(look) => return Err(unexplained(failed, look)),
+                        Ok(_) if (self.state.floor, self.state.generation) == known => return Err(failed),
+                        Ok(_) => {}
+                    }
+                }
             }
         }
         read(self)
@@ -468,5 +475,14 @@ impl Tail {
     /// The commit that was read last, if it is this one; it is handed out once.
     pub fn take_opened(&mut self, version: Version) -> Option<(File, read::Read)> {
         self.opened.take_if(|opened| opened.0 == version).map(|(_, file, read)| (file, read))
+    }
+}
+
+/// The segment in which what comes right before a version was read.
+fn read_before(log: &Log, end: Version) -> Segment {
+    let size = log.segment_size();
+    match end.slot(size) {
+        0 => end.segment(size).previous().unwrap_or_default(),
+        _ => end.segment(size),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave::storage::Storage;
 use batchweave::{ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store};
-use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
+use batchweave_sim::{Alone, Choices, Class, Fault, Match, Memory, Method, Mount, Plan, Traits, errno};
 
 use crate::support::{PATH, create, open, open_with, options, publish};
 
@@ -119,5 +120,94 @@ fn a_control_file_that_is_removed_while_it_is_written_is_staged_anew() {
         let store = open(disk, 3).unwrap();
         assert_eq!(store.groups().unwrap().len(), usize::from(file != "-index."));
         check_clean(&store);
+    }
+}
+
+/// Does `act` on a fork of the disk once for each of its calls; in that one `meanwhile` happens to the disk.
+fn meanwhile_in_each_call<T>(
+    versions: u64,
+    prepare: impl Fn(Store) -> T,
+    meanwhile: fn(&Memory),
+    act: impl Fn(&T) -> batchweave::Result<()>,
+) {
+    let base = disk_with(versions);
+    for class in [Class::Local, Class::Coherent { bricks: 1 }, Class::CloseToOpen] {
+        for call in 1.. {
+            let disk = base.fork();
+            let traits = Traits { wild_one_in: 0, ..class.traits() };
+            let choices = Choices::replay(Vec::new());
+            let mount = Mount::with_traits(disk.clone(), class, traits, choices, Arc::new(Alone));
+            let process = Arc::new(Fault::new(Arc::new(mount), Plan::new()));
+            let settings = Settings::new().io_patience(Duration::ZERO);
+            let prepared = prepare(open_with(process.clone(), 50, &settings).unwrap());
+            let (before, elsewhere) = (process.calls(), disk.clone());
+            process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || meanwhile(&elsewhere)));
+            act(&prepared).unwrap_or_else(|error| panic!("{class:?}, in call {call}: {error}"));
+            let made = process.calls() - before;
+            if made < call {
+                break;
+            }
+            check_clean(&open(disk, 70).unwrap());
+        }
+    }
+}
+
+/// The index before the snapshot's commits was opened once they were found, and removed by then.
+#[test]
+fn who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one() {
+    let join = |(store, snapshot): &(Store, Vec<u8>)| store.join(snapshot).map(drop);
+    for versions in [20, 33] {
+        let begin = |store: Store| {
+            let snapshot = store.run(Start::Beginning).unwrap().snapshot();
+            (store, snapshot)
+        };
+        meanwhile_in_each_call(versions, begin, pass_and_reclaim, join);
+    }
+}
+
+/// What a rewind reads of the past may be removed because another rewind has dropped it: no Floor says so.
+#[test]
+fn who_rewinds_to_what_another_has_dropped_is_told_so() {
+    let rewind_and_reclaim = |disk: &Memory| {
+        let store = open(disk.clone(), 60).unwrap();
+        store.rewind(Step::new(5), RewindOptions::new()).unwrap();
+        let mut producer = store.producer("b").unwrap();
+        for _ in 0..10 {
+            publish(&mut producer).unwrap();
+        }
+        assert!(store.reclaim(&ReclaimOptions::new()).unwrap().segments.count > 0);
+    };
+    let rewind = |store: &Store| match store.rewind(Step::new(30), RewindOptions::new()) {
+        Err(error) if matches!(error.kind(), ErrorKind::Rewound | ErrorKind::Invalid) => Ok(()),
+        rewound => rewound.map(drop),
+    };
+    meanwhile_in_each_call(60, |store| store, rewind_and_reclaim, rewind);
+}
+
+/// A step was called missing when the look that would have shown that it was freed had failed itself.
+#[test]
+fn who_cannot_look_at_the_floor_calls_nothing_damaged() {
+    for errno in [errno::EINTR, errno::EIO, errno::EACCES] {
+        let (mut kept_from, mut told) = (0, 0);
+        for call in 1.. {
+            let disk = disk_with(5);
+            let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+            let settings = Settings::new().mount_class(MountClass::Coherent).io_patience(Duration::ZERO);
+            let store = open_with(process.clone(), 2, &settings).unwrap();
+            assert_eq!(store.info().unwrap().next_step, Step::new(4));
+            pass_and_reclaim(&disk);
+            let before = process.calls();
+            process.set_plan(Plan::new().fail(Match::any().nth(call), errno));
+            let error = store.batch(Step::new(0)).unwrap_err();
+            match error.kind() {
+                ErrorKind::Reclaimed => told += 1,
+                ErrorKind::Io => kept_from += 1,
+                _ => panic!("errno {errno} of call {call}: {error}"),
+            }
+            if process.calls() - before < call {
+                break;
+            }
+        }
+        assert!(kept_from > 0 && told > 0, "{kept_from} times kept from it, {told} times told");
     }
 }
