@@ -261,6 +261,23 @@ fn a_control_record_whose_link_finds_no_room_is_linked_again_itself() {
 }
 
 #[test]
+fn a_link_whose_outcome_is_unknown_stays_so_whatever_comes_of_the_next_attempt() {
+    let disk = prepared(0);
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+    let run = store.group("g").unwrap().begin(Start::Beginning).unwrap();
+    let mut producer = reopen(&store, "a", &[]);
+    while publish(&mut producer).unwrap().version.get() % 16 != 15 {}
+    // The link finds no room; once the ballast is gone, the index before it can't be looked at any more.
+    let (link, gone) = (Match::method(Method::Link).named("log/000000000001/"), disk.clone());
+    let look = Match::method(Method::Open).when(move |name| name.contains("index/0") && !has_ballast(&gone));
+    process.set_plan(Plan::new().fail(link, errno::ENOSPC).fail(look, errno::EIO));
+    let error = run.checkpoint(run.position(), "zero").unwrap_err();
+    assert_eq!((error.kind(), error.errno()), (ErrorKind::Io, Some(errno::EIO)), "{error}");
+    assert_eq!((has_ballast(&disk), staged(&disk)), (false, 1), "nothing is cleaned up (R2)");
+}
+
+#[test]
 fn who_is_taken_over_waits_no_longer() {
     let (disk, store) = new_store();
     let mut producer = reopen(&store, "a", &[]);
