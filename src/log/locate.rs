@@ -49,7 +49,19 @@ impl Log {
                 checksum: entry.checksum,
             });
         }
-        self.locate_behind(tail, part).map_err(|error| error.step(step))
+        self.locate_behind(tail, part).map_err(|error| self.explain(step, error).step(step))
+    }
+
+    /// What isn't found, or can't be read, may have been freed since the log was looked at (R7).
+    fn explain(&self, step: Step, error: Error) -> Error {
+        if !matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
+            return error;
+        }
+        match Tail::load(self) {
+            Ok(now) if step < now.state.floor => self.reclaimed(step, &now),
+            Ok(_) => error,
+            Err(look) => unexplained(error, look),
+        }
     }
 
     fn locate_behind(&self, tail: &Tail, part: Part) -> Result<Located> {
@@ -101,14 +113,8 @@ impl Log {
             return Err(Error::new(ErrorKind::Corrupt, format!("no index has part {part}")).at(&self.path));
         };
         let name = crate::format::names::segment(segment);
-        let missing = Error::new(ErrorKind::Corrupt, "an index is missing, likely purged")
-            .at(self.path_of([crate::format::names::INDEX, &name]));
-        // Or it was reclaimed since the log was looked at.
-        Err(match Tail::load(self) {
-            Ok(now) if step < now.state.floor => self.reclaimed(step, &now),
-            Ok(_) => missing,
-            Err(look) => unexplained(missing, look),
-        })
+        let what = "an index is missing, likely purged";
+        Err(Error::new(ErrorKind::Corrupt, what).at(self.path_of([crate::format::names::INDEX, &name])))
     }
 
     /// The lineage of a step: record checksum of the commit that holds the last part of the step before; zero

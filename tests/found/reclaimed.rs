@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave::storage::Storage;
-use batchweave::{ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store};
+use batchweave::{
+    CheckpointOptions, ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store,
+};
 use batchweave_sim::{Alone, Choices, Class, Fault, Match, Memory, Method, Mount, Plan, Traits, errno};
 
 use crate::support::{PATH, create, open, open_with, options, publish};
@@ -21,15 +23,19 @@ fn disk_with(versions: u64) -> Memory {
     disk
 }
 
-/// Others publish two segments and more, and reclaim up to the end.
+/// Others publish two segments and more, and reclaim up to the end, or what a group needs.
 fn pass_and_reclaim(disk: &Memory) {
+    assert!(freed_by_passing(disk) > 0);
+}
+
+fn freed_by_passing(disk: &Memory) -> u64 {
     let store = open(disk.clone(), 60).unwrap();
     let mut producer = store.producer("b").unwrap();
     for _ in 0..50 {
         publish(&mut producer).unwrap();
     }
     let head = store.info().unwrap().next_step;
-    assert!(store.reclaim(&ReclaimOptions::new().up_to(head)).unwrap().segments.count > 0);
+    store.reclaim(&ReclaimOptions::new().up_to(head)).unwrap().segments.count
 }
 
 fn check_clean(store: &Store) {
@@ -126,23 +132,23 @@ fn a_control_file_that_is_removed_while_it_is_written_is_staged_anew() {
 /// Does `act` on a fork of the disk once for each of its calls; in that one `meanwhile` happens to the disk.
 fn meanwhile_in_each_call<T>(
     versions: u64,
-    prepare: impl Fn(Store) -> T,
+    prepare: impl Fn(Store, &Memory) -> T,
     meanwhile: fn(&Memory),
     act: impl Fn(&T) -> batchweave::Result<()>,
 ) {
     let base = disk_with(versions);
-    for class in [Class::Local, Class::Coherent { bricks: 1 }, Class::CloseToOpen] {
+    for (class, wild_one_in) in [(Class::Local, 0), (Class::CloseToOpen, 0), (Class::CloseToOpen, 1)] {
         for call in 1.. {
             let disk = base.fork();
-            let traits = Traits { wild_one_in: 0, ..class.traits() };
+            let traits = Traits { wild_one_in, ..class.traits() };
             let choices = Choices::replay(Vec::new());
             let mount = Mount::with_traits(disk.clone(), class, traits, choices, Arc::new(Alone));
             let process = Arc::new(Fault::new(Arc::new(mount), Plan::new()));
             let settings = Settings::new().io_patience(Duration::ZERO);
-            let prepared = prepare(open_with(process.clone(), 50, &settings).unwrap());
+            let prepared = prepare(open_with(process.clone(), 50, &settings).unwrap(), &disk);
             let (before, elsewhere) = (process.calls(), disk.clone());
             process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || meanwhile(&elsewhere)));
-            act(&prepared).unwrap_or_else(|error| panic!("{class:?}, in call {call}: {error}"));
+            act(&prepared).unwrap_or_else(|error| panic!("{class:?} {wild_one_in}, in call {call}: {error}"));
             let made = process.calls() - before;
             if made < call {
                 break;
@@ -157,7 +163,7 @@ fn meanwhile_in_each_call<T>(
 fn who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one() {
     let join = |(store, snapshot): &(Store, Vec<u8>)| store.join(snapshot).map(drop);
     for versions in [20, 33] {
-        let begin = |store: Store| {
+        let begin = |store: Store, _: &Memory| {
             let snapshot = store.run(Start::Beginning).unwrap().snapshot();
             (store, snapshot)
         };
@@ -165,23 +171,61 @@ fn who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one() {
     }
 }
 
+/// Others drop all but the first steps by a rewind, and what they have dropped is reclaimed: no floor rises.
+fn rewind_and_reclaim(disk: &Memory) {
+    let store = open(disk.clone(), 60).unwrap();
+    store.rewind(Step::new(5), RewindOptions::new()).unwrap();
+    let mut producer = store.producer("b").unwrap();
+    for _ in 0..10 {
+        publish(&mut producer).unwrap();
+    }
+    assert!(store.reclaim(&ReclaimOptions::new()).unwrap().segments.count > 0);
+}
+
+/// Whoever is late for a change of history is told so, and nothing else.
+fn late<T>(done: batchweave::Result<T>) -> batchweave::Result<()> {
+    match done {
+        Err(error) if matches!(error.kind(), ErrorKind::Rewound | ErrorKind::Reclaimed) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
 /// What a rewind reads of the past may be removed because another rewind has dropped it: no Floor says so.
 #[test]
 fn who_rewinds_to_what_another_has_dropped_is_told_so() {
-    let rewind_and_reclaim = |disk: &Memory| {
-        let store = open(disk.clone(), 60).unwrap();
-        store.rewind(Step::new(5), RewindOptions::new()).unwrap();
-        let mut producer = store.producer("b").unwrap();
-        for _ in 0..10 {
-            publish(&mut producer).unwrap();
-        }
-        assert!(store.reclaim(&ReclaimOptions::new()).unwrap().segments.count > 0);
-    };
     let rewind = |store: &Store| match store.rewind(Step::new(30), RewindOptions::new()) {
         Err(error) if matches!(error.kind(), ErrorKind::Rewound | ErrorKind::Invalid) => Ok(()),
         rewound => rewound.map(drop),
     };
-    meanwhile_in_each_call(60, |store| store, rewind_and_reclaim, rewind);
+    meanwhile_in_each_call(60, |store, _| store, rewind_and_reclaim, rewind);
+}
+
+/// Where a run begins is found by indexes, which may be removed as well.
+#[test]
+fn who_begins_or_checkpoints_where_the_log_is_removed_is_told_so() {
+    let saved = |store: Store, disk: &Memory| {
+        // Not by the same handle, which would have that index open.
+        let elsewhere = open(disk.clone(), 51).unwrap();
+        let position = elsewhere.run(Start::Step(Step::new(30))).unwrap().position();
+        (store, position)
+    };
+    // Once the group is there, it keeps what it needs.
+    let pass = |disk: &Memory| _ = freed_by_passing(disk);
+    for meanwhile in [rewind_and_reclaim, pass] {
+        meanwhile_in_each_call(60, saved, meanwhile, |(store, at)| late(store.run(*at)));
+        meanwhile_in_each_call(60, saved, meanwhile, |(store, at)| {
+            late(store.group("g").unwrap().begin(*at))
+        });
+        meanwhile_in_each_call(60, saved, meanwhile, |(store, at)| {
+            let group = store.group("g").unwrap();
+            late(group.checkpoint(*at, "kept", &CheckpointOptions::new()))
+        });
+        meanwhile_in_each_call(60, saved, meanwhile, |(store, at)| match store.batch(at.step) {
+            // Who looks after the rewind finds that step unpublished.
+            Err(error) if error.kind() == ErrorKind::Invalid => Ok(()),
+            read => late(read),
+        });
+    }
 }
 
 /// A step was called missing when the look that would have shown that it was freed had failed itself.
@@ -194,7 +238,7 @@ fn who_cannot_look_at_the_floor_calls_nothing_damaged() {
             let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
             let settings = Settings::new().mount_class(MountClass::Coherent).io_patience(Duration::ZERO);
             let store = open_with(process.clone(), 2, &settings).unwrap();
-            assert_eq!(store.info().unwrap().next_step, Step::new(4));
+            store.batch(Step::new(1)).unwrap();
             pass_and_reclaim(&disk);
             let before = process.calls();
             process.set_plan(Plan::new().fail(Match::any().nth(call), errno));
