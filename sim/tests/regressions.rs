@@ -58,6 +58,8 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (1_917_652_399, Some(Shape::Lifecycle), "what a rewind read was removed: another rewind had dropped it"),
     // reclaimed::who_joins_by_a_snapshot_whose_index_is_removed_begins_from_a_newer_one
     (1_917_650_798, Some(Shape::Lifecycle), "the index before a snapshot's commits was removed while opened"),
+    // races::who_was_set_back_to_finished_is_not_told_that_it_finished (in tests/lifecycle)
+    (2_181_027_127, Some(Shape::Lifecycle), "who a rewind had set back was told that it had finished"),
 ];
 
 #[test]

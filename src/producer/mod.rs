@@ -223,24 +223,29 @@ impl Producer {
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         let (name, incarnation) = (self.name.clone(), self.incarnation);
-        let fenced =
-            || Error::new(ErrorKind::Fenced, format!("producer {name} was opened anew")).at(&self.log.path);
+        let fenced = || {
+            let what = format!("producer {name} was opened anew, or set back by a rewind");
+            Error::new(ErrorKind::Fenced, what).at(&self.log.path)
+        };
+        // By its own Retire: a rewind since may call the name finished too, as it was before this
+        // incarnation, whose parts it has dropped (P4).
+        let retired = |state: &State| {
+            let known = state.producers.get(&name).filter(|known| known.finished)?;
+            let rewound = state.history.pieces.last().is_some_and(|piece| piece.version > known.last_open);
+            let own = known.last_open.incarnation() == incarnation && !rewound;
+            own.then_some(known.last_version)
+        };
         let mut tail = self.log.current()?;
         let make = |state: &State| match state.producers.get(&name) {
             Some(producer) if producer.incarnation == Some(incarnation) => {
                 Ok(Some(Record::Retire { producer: name.clone(), incarnation }))
             }
-            Some(producer) if producer.finished && producer.last_open.incarnation() == incarnation => {
-                Ok(None)
-            }
+            _ if retired(state).is_some() => Ok(None),
             _ => Err(fenced()),
         };
-        append_control(&self.log, &mut tail, make, |state, _| {
-            let known = state.producers.get(&name);
-            match known.filter(|known| known.finished && known.last_open.incarnation() == incarnation) {
-                Some(known) => Settled::In(known.last_version),
-                None => Settled::Open,
-            }
+        append_control(&self.log, &mut tail, make, |state, _| match retired(state) {
+            Some(version) => Settled::In(version),
+            None => Settled::Open,
         })?;
         Ok(())
     }

@@ -132,3 +132,16 @@ fn who_joins_looks_at_history_first_however_young_his_process() {
         assert_eq!(error.kind(), ErrorKind::Rewound, "after {age_ms} ms: {error}");
     }
 }
+
+#[test]
+fn who_was_set_back_to_finished_is_not_told_that_it_finished() {
+    let disk = prepared(5);
+    reopen(&process(&disk, 2), "a", &replay(process(&disk, 3).inner()).parts()).finish().unwrap();
+    // It comes back for more, which a rewind drops: as of then it had finished.
+    let store = process(&disk, 4);
+    let mut producer = store.producer("a").unwrap();
+    publish(&mut producer).unwrap();
+    process(&disk, 5).rewind(Step::new(5), RewindOptions::default()).unwrap();
+    let finished = process(&disk, 6).producers().unwrap()[0].finished;
+    assert_eq!(producer.finish().unwrap_err().kind(), ErrorKind::Fenced, "finished: {finished}");
+}
