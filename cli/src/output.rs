@@ -48,8 +48,8 @@ impl Output {
         }
     }
 
-    /// Prints a line of text that JSON has no use for, such as the heads of columns.
-    pub(crate) fn heading(&mut self, text: impl Display, format: Format) -> Result<(), Failure> {
+    /// Prints a line of text that JSON has no use for.
+    fn heading(&mut self, text: impl Display, format: Format) -> Result<(), Failure> {
         if format.json {
             return Ok(());
         }
@@ -65,6 +65,22 @@ impl Output {
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.0.flush().map_err(Failure::of_output)
     }
+}
+
+/// Prints facts as the rows of a table, under the heads of its columns; nothing if there are none.
+pub(crate) fn table(
+    heading: impl Display,
+    rows: impl ExactSizeIterator<Item = impl Serialize + Display>,
+    format: Format,
+) -> Result<(), Failure> {
+    let mut output = Output::new();
+    if rows.len() > 0 {
+        output.heading(heading, format)?;
+    }
+    for row in rows {
+        output.fact(&row, format)?;
+    }
+    output.flush()
 }
 
 /// Prints the only fact of a run.

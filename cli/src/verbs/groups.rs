@@ -165,18 +165,12 @@ impl Groups {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let groups = Store::open(&self.root)?.groups()?;
         let width = groups.iter().map(|info| info.name.as_str().len()).max().unwrap_or(0).max("NAME".len());
-        let mut output = Output::new();
-        if !groups.is_empty() {
-            let heading = format!(
-                "{:<width$}  {:<7}  {:>10}  {:>10}  {:>10}  CHECKPOINTS",
-                "NAME", "STATUS", "REACHED", "NEEDS", "NEWEST"
-            );
-            output.heading(heading, self.format)?;
-        }
-        for info in groups {
-            output.fact(&Known::new(info, width), self.format)?;
-        }
-        output.flush()?;
+        let heading = format!(
+            "{:<width$}  {:<7}  {:>10}  {:>10}  {:>10}  CHECKPOINTS",
+            "NAME", "STATUS", "REACHED", "NEEDS", "NEWEST"
+        );
+        let rows = groups.into_iter().map(|info| Known::new(info, width));
+        output::table(heading, rows, self.format)?;
         Ok(Answer::Yes)
     }
 }

@@ -9,7 +9,7 @@ use batchweave::{Incarnation, Name, ProducerInfo, Sequence, Step, Store, Version
 use serde::Serialize;
 
 use crate::failure::{Answer, Failure};
-use crate::output::{Bytes, Format, Output};
+use crate::output::{self, Bytes, Format};
 
 /// List the producers that a store knows, with the state that each would go on from
 ///
@@ -102,18 +102,12 @@ impl Producers {
         let producers = Store::open(&self.root)?.producers()?;
         let width =
             producers.iter().map(|info| info.name.as_str().len()).max().unwrap_or(0).max("NAME".len());
-        let mut output = Output::new();
-        if !producers.is_empty() {
-            let heading = format!(
-                "{:<width$}  {:<8}  {:>10}  {:>10}  {:>10}  STATE",
-                "NAME", "STATUS", "PARTS", "LAST STEP", "VERSION"
-            );
-            output.heading(heading, self.format)?;
-        }
-        for info in producers {
-            output.fact(&Known::new(info, width), self.format)?;
-        }
-        output.flush()?;
+        let heading = format!(
+            "{:<width$}  {:<8}  {:>10}  {:>10}  {:>10}  STATE",
+            "NAME", "STATUS", "PARTS", "LAST STEP", "VERSION"
+        );
+        let rows = producers.into_iter().map(|info| Known::new(info, width));
+        output::table(heading, rows, self.format)?;
         Ok(Answer::Yes)
     }
 }
