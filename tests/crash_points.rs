@@ -32,20 +32,6 @@ use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 use parking_lot::Mutex;
 use support::*;
 
-/// The calls that change what is on disk or what is durable.
-const CHANGES: [Method; 10] = [
-    Method::MakeRoot,
-    Method::CreateExclusive,
-    Method::WriteAt,
-    Method::SyncFile,
-    Method::Link,
-    Method::RenameNoreplace,
-    Method::MakeDir,
-    Method::RemoveDir,
-    Method::SyncDir,
-    Method::Remove,
-];
-
 /// What a script has tried and what it was told.
 #[derive(Clone, Debug, Default)]
 struct Told {
@@ -88,7 +74,7 @@ impl Script {
         if self.way.primitive == Primitive::RenameNoreplace {
             plan = plan.fail(Match::method(Method::Link), errno::EPERM);
         }
-        for method in CHANGES {
+        for &method in Method::CHANGES {
             let (disk, told, examined) = (self.disk.clone(), self.told.clone(), self.examined.clone());
             let way = self.way;
             plan = plan.meanwhile(Match::method(method), move || {

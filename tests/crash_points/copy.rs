@@ -9,7 +9,6 @@ use batchweave::{Durability, Options, Settings, Step, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded};
 use parking_lot::Mutex;
 
-use crate::CHANGES;
 use crate::support::*;
 
 const DEST: &str = "/copy";
@@ -41,7 +40,7 @@ fn stop_everywhere(
 ) -> u64 {
     let (left, points) = (Arc::new(left), Arc::new(Mutex::new(0u64)));
     let mut faults = Plan::new();
-    for method in CHANGES.into_iter().chain([Method::RenameRoot]) {
+    for &method in Method::CHANGES {
         let (disk, left, points) = (disk.clone(), Arc::clone(&left), Arc::clone(&points));
         faults = faults.meanwhile(Match::method(method), move || {
             let point = {

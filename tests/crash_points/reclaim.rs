@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use batchweave::format::names;
 use batchweave::{Durability, Options, ReclaimOptions, Settings};
-use batchweave_sim::{Fault, Match, Memory, Plan};
+use batchweave_sim::{Fault, Match, Memory, Method, Plan};
 use parking_lot::Mutex;
 
-use crate::CHANGES;
 use crate::groups::*;
 use crate::support::*;
 
@@ -80,7 +79,7 @@ fn stop_everywhere(options: Options) -> u64 {
     let disk = base.fork();
     let points = Arc::new(Mutex::new(0u64));
     let mut faults = Plan::new();
-    for method in CHANGES {
+    for &method in Method::CHANGES {
         let (disk, done, points) = (disk.clone(), done.clone(), points.clone());
         faults = faults.meanwhile(Match::method(method), move || {
             let point = {

@@ -41,6 +41,25 @@ methods! {
     MapWord "map_word", Wait "wait", Wake "wake", RenameRoot "rename_root",
 }
 
+impl Method {
+    /// Those that change what is on a disk or what is durable: between two of them a crash leaves the same.
+    pub const CHANGES: &[Self] = &[
+        Self::MakeRoot,
+        Self::CreateExclusive,
+        Self::WriteAt,
+        Self::CopyRange,
+        Self::SyncFile,
+        Self::Link,
+        Self::Rename,
+        Self::RenameNoreplace,
+        Self::RenameRoot,
+        Self::MakeDir,
+        Self::RemoveDir,
+        Self::SyncDir,
+        Self::Remove,
+    ];
+}
+
 /// How a call ended, as its caller saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
