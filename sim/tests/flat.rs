@@ -249,6 +249,8 @@ fn costs_of_groups_checkpoints_and_reclaim_do_not_grow() {
     check_life(100_000 / SEGMENT);
 }
 
+/// Ten times as long as the one above: two minutes even optimised, too long for every `cargo test`. `.ci/run`
+/// asks for it by `--ignored`, in release.
 #[test]
 #[ignore = "takes an optimised build"]
 fn costs_at_a_million_versions_are_those_at_a_thousand() {

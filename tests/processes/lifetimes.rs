@@ -19,8 +19,11 @@ const ROUNDS: u64 = 20;
 /// Steps between two checkpoints.
 const EVERY: u64 = 7;
 
-/// Delivers, notes, saves and checkpoints until it has so many steps. A child's whole life: `store journal
-/// steps`.
+/// Delivers, notes, saves and checkpoints until it has so many steps: `store journal steps`. A child's whole
+/// life.
+///
+/// No test by itself, so `cargo test` passes it over: the test below starts this binary again with just this,
+/// to have a process that it can kill.
 #[test]
 #[ignore = "the life of a child of the other tests"]
 #[expect(clippy::disallowed_methods, reason = "a trainer saves its own files as it likes")]
