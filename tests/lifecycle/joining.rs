@@ -59,8 +59,10 @@ fn a_view_is_that_of_the_rank_that_began_it() {
     let mut producer = reopen(&opener, "a", &replay(opener.inner()).parts());
     publish(&mut producer).unwrap();
     let joined = process(&disk, 3).join(&snapshot).unwrap();
+    // A snapshot that is taken later is still of that view, though its handle knows more by now.
+    let joined_later = process(&disk, 5).join(&run.snapshot()).unwrap();
     let later = process(&disk, 4).run(Start::Beginning).unwrap();
-    for (run, steps) in [(&run, 20), (&joined, 20), (&later, 21)] {
+    for (run, steps) in [(&run, 20), (&joined, 20), (&joined_later, 20), (&later, 21)] {
         let mut reader = consumer(run);
         deliver(&mut reader, steps);
         let end = reader.try_next().unwrap();
@@ -105,4 +107,25 @@ fn other_bytes_are_refused_by_name() {
     let shorter = prepared(20);
     let error = process(&shorter, 3).join(&snapshot).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rewound, "{error}");
+}
+
+#[test]
+fn a_store_can_be_opened_by_a_snapshot_for_fewer_calls() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("store");
+    let opener = Store::open_or_create(&path, options()).unwrap();
+    let mut producer = opener.producer("a").unwrap();
+    for _ in 0..30 {
+        publish(&mut producer).unwrap();
+    }
+    let snapshot = opener.group("g").unwrap().begin(Step::new(20)).unwrap().snapshot();
+    let whole = Store::open(&path).unwrap();
+    assert_eq!(whole.info().unwrap().next_step, Step::new(30));
+    let told = Store::open_from(&path, &snapshot).unwrap();
+    assert_eq!(told.batch(Step::new(29)).unwrap().step(), Step::new(29));
+    let (told, whole) = (told.stats().metadata_calls, whole.stats().metadata_calls);
+    assert!(told < whole, "{told} calls with a snapshot, {whole} without");
+    let joined = Run::join(&path, &snapshot).unwrap();
+    assert_eq!(deliver(&mut consumer(&joined), 10), (20..30).collect::<Vec<_>>());
+    assert_eq!(Store::open_from(&path, &snapshot[1..]).unwrap_err().kind(), ErrorKind::Invalid);
 }

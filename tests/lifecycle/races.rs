@@ -136,12 +136,22 @@ fn who_joins_looks_at_history_first_however_young_his_process() {
 #[test]
 fn who_was_set_back_to_finished_is_not_told_that_it_finished() {
     let disk = prepared(5);
-    reopen(&process(&disk, 2), "a", &replay(process(&disk, 3).inner()).parts()).finish().unwrap();
-    // It comes back for more, which a rewind drops: as of then it had finished.
-    let store = process(&disk, 4);
-    let mut producer = store.producer("a").unwrap();
+    let store = process(&disk, 2);
+    let mut other = store.producer("b").unwrap();
+    publish(&mut other).unwrap();
+    other.finish().unwrap();
+    let mut producer = reopen(&store, "a", &replay(store.inner()).parts());
     publish(&mut producer).unwrap();
-    process(&disk, 5).rewind(Step::new(5), RewindOptions::default()).unwrap();
-    let finished = process(&disk, 6).producers().unwrap()[0].finished;
-    assert_eq!(producer.finish().unwrap_err().kind(), ErrorKind::Fenced, "finished: {finished}");
+    // It comes back for more, and a rewind goes to before that: to when it had finished.
+    let mut back = process(&disk, 3).producer("b").unwrap();
+    publish(&mut back).unwrap();
+    process(&disk, 4).rewind(Step::new(6), RewindOptions::default()).unwrap();
+    assert!(
+        process(&disk, 5)
+            .producers()
+            .unwrap()
+            .iter()
+            .any(|known| known.name.as_str() == "b" && known.finished)
+    );
+    assert_eq!(back.finish().unwrap_err().kind(), ErrorKind::Fenced);
 }
