@@ -60,6 +60,16 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (1_917_650_798, Some(Shape::Lifecycle), "the index before a snapshot's commits was removed while opened"),
     // races::who_was_set_back_to_finished_is_not_told_that_it_finished (in tests/lifecycle)
     (2_181_027_127, Some(Shape::Lifecycle), "who a rewind had set back was told that it had finished"),
+    // reclaimed::who_writes_where_a_segment_is_begun_already_is_late_and_no_more
+    (3_085_293_448, Some(Shape::Lifecycle), "a segment removed between look-up and opening was an error"),
+    // the same
+    (3_085_294_021, Some(Shape::Lifecycle), "so was the index before it, removed while it was read"),
+    // reclaimed::who_begins_again_and_finishes_while_a_rewind_is_staged_is_set_back_to_unfinished
+    (
+        388_751_776,
+        Some(Shape::Lifecycle),
+        "a rewind to what was the head called a name finished that wasn't there",
+    ),
 ];
 
 #[test]

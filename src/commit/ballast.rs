@@ -2,7 +2,8 @@
 //! be dropped and space reclaimed where nothing else can be written.
 //!
 //! - It is for control records only; parts have the disk's margin kept from them before.
-//! - Losing it harms nothing: it is made anew after the next control record that finds room.
+//! - Losing it harms nothing: it is made anew after the next control record of the same handle that finds
+//!   room, and at the end of a reclaim.
 
 use std::io;
 use std::sync::atomic::Ordering;

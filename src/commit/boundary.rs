@@ -45,8 +45,15 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
             synced => synced.map_err(|error| sync_failed(log, names::LOG, error))?,
         }
     }
-    if !put_index(log, tail, stage, complete)? {
-        return Ok(false);
+    match put_index(log, tail, stage, complete) {
+        Ok(true) => {}
+        Ok(false) => return Ok(false),
+        // What can't be read there may be removed by now: then the marks say so (R7).
+        Err(Failure::Not(error)) if error.kind() == ErrorKind::Io => {
+            marks::excuse(log, complete, error)?;
+            return Ok(false);
+        }
+        Err(failure) => return Err(failure),
     }
     begin(log, segment)?;
     prune_marks(log, segment).map_err(Failure::Not)?;

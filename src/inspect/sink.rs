@@ -59,6 +59,17 @@ impl<'p> Sink<'p> {
         }
     }
 
+    /// How many faults and how much litter it was told of.
+    pub(super) fn told(&self) -> (usize, usize) {
+        (self.report.findings.len(), self.report.litter.len())
+    }
+
+    /// Forgets what it was told of since then: it is looked at again.
+    pub(super) fn forget_since(&mut self, (findings, litter): (usize, usize)) {
+        self.report.findings.truncate(findings);
+        self.report.litter.truncate(litter);
+    }
+
     /// Bytes were read.
     pub(super) fn read(&mut self, bytes: u64) {
         self.report.bytes = self.report.bytes.saturating_add(bytes);

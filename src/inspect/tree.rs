@@ -1,7 +1,8 @@
 //! The names in a store's directory: each is one that the store gives, and of the kind that it gives.
 //!
 //! - Listed in the order index, log, marks, against the order in which a writer makes them (R4): so what a
-//!   running writer adds meanwhile can't look like a hole.
+//!   running writer adds meanwhile can't look like a hole; nor can what a running reclaim removes, since the
+//!   indexes before the log are listed again after it.
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
 use crate::id::Segment;
+use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::{Log, marks, read};
 use crate::name::Name;
 use crate::storage::{Access, Dir, Kind, Names, read_exact_at};
@@ -37,8 +39,11 @@ impl Tree {
             sink.find(PathBuf::from(names::STORE), error.sentence());
         }
         look_at_groups(log, sink);
-        let indexes = segments(log, sink, names::INDEX, Kind::File);
+        let mut indexes = segments(log, sink, names::INDEX, Kind::File);
         let segments_in_log = segments(log, sink, names::LOG, Kind::Directory);
+        // What a running reclaim has removed since from log/ leaves an index that may be newer than that look.
+        let first = segments_in_log.first().copied().unwrap_or_default();
+        indexes.extend(self::indexes(log).unwrap_or_default().into_iter().filter(|segment| *segment < first));
         let marks = segments(log, sink, names::MARKS, Kind::File);
         Ok(Self { log: segments_in_log, indexes, marks })
     }
@@ -82,6 +87,15 @@ pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> S
         first = before;
     }
     first
+}
+
+/// The segments that have an index now.
+///
+/// # Errors
+/// The system's.
+pub(super) fn indexes(log: &Log) -> io::Result<BTreeSet<Segment>> {
+    let dir = log.storage.open_dir(&log.root(), names::INDEX)?;
+    Ok(log.storage.list(&dir)?.iter().filter_map(names::parse_segment).collect())
 }
 
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
@@ -140,28 +154,47 @@ fn look_at_groups(log: &Log, sink: &mut Sink<'_>) {
     }
 }
 
-/// The segments that one of the store's directories has names for.
+/// The segments that one of the store's directories has names for: listed again if some of it vanishes while
+/// it is looked at, since what has replaced it may be missing then.
 fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSet<Segment> {
+    let told = sink.told();
+    let mut looks = 1;
+    loop {
+        let (found, is_whole) = segments_at_once(log, sink, parent, kind);
+        if is_whole || looks == LOOK_AGAIN_MAX {
+            return found;
+        }
+        looks += 1;
+        sink.forget_since(told);
+    }
+}
+
+/// The same by one listing, and whether all of it was still there when it was looked at.
+fn segments_at_once(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> (BTreeSet<Segment>, bool) {
+    let mut found = BTreeSet::new();
+    let mut is_whole = true;
     let dir = match log.storage.open_dir(&log.root(), parent) {
         Ok(dir) => dir,
         Err(error) => {
             sink.find(PathBuf::from(parent), Error::io("can't open the directory", error).sentence());
-            return BTreeSet::new();
+            return (found, is_whole);
         }
     };
-    let mut found = BTreeSet::new();
     for name in list(log, sink, &dir, Path::new(parent)) {
         let path = Path::new(parent).join(&name);
         match (names::parse_segment(&name), name.to_str()) {
             (Some(segment), Some(text)) => {
+                let told = sink.told();
                 if is_of_kind(log, sink, &dir, text, kind, path) {
                     found.insert(segment);
+                } else {
+                    is_whole &= sink.told() != told;
                 }
             }
             _ => sink.find(path, STRANGER),
         }
     }
-    found
+    (found, is_whole)
 }
 
 /// The names in a directory; one that can't be listed is a finding.

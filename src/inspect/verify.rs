@@ -95,14 +95,27 @@ impl Walk<'_, '_> {
 
     fn segment(&mut self, segment: Segment) {
         self.replayer.enter(segment);
-        if self.tree.log.contains(&segment) {
+        let told = self.sink.told();
+        let is_there = self.tree.log.contains(&segment);
+        if is_there {
             self.commits(segment);
         } else {
-            if !self.is_dead() {
-                self.sink.find(segment_path(names::LOG, segment), "the segment is missing, likely purged");
-            }
+            self.sink.find(segment_path(names::LOG, segment), "the segment is missing, likely purged");
+        }
+        let is_faulty = !is_there || self.sink.told() > told;
+        if is_faulty && matches!(self.log.open_segment(segment), Ok(None)) && self.is_dead(segment) {
+            // What is found in a directory that is removed meanwhile, and may be, says nothing.
+            self.sink.forget_since(told);
             self.saw_indexed(segment);
         }
+        let told = self.sink.told();
+        self.index(segment);
+        if self.sink.told() > told && self.is_reclaimed(segment) {
+            self.sink.forget_since(told);
+        }
+    }
+
+    fn index(&mut self, segment: Segment) {
         let path = segment_path(names::INDEX, segment);
         let complete = self.tree.newest().is_some_and(|newest| segment < newest);
         match &self.replayer.index {
@@ -125,7 +138,6 @@ impl Walk<'_, '_> {
         let path = segment_path(names::LOG, segment);
         let dir = match self.log.open_segment(segment) {
             Ok(Some(dir)) => dir,
-            Ok(None) if self.is_dead() => return,
             Ok(None) => return self.sink.find(path, "the segment went missing"),
             Err(error) => return self.sink.find(path, error.sentence()),
         };
@@ -144,6 +156,7 @@ impl Walk<'_, '_> {
 
     fn commit(&mut self, dir: &Dir, version: Version, path: PathBuf) {
         let place = Place { path: path.clone(), version: Some(version), step: None };
+        let segment = version.segment(self.log.segment_size());
         let findings = self.sink.report.findings.len();
         let regular =
             tree::is_of_kind(self.log, &mut self.sink, dir, &names::version(version), Kind::File, path);
@@ -162,11 +175,11 @@ impl Walk<'_, '_> {
             }
             Ok(Found::Absent) => {
                 self.replayer.lose(version);
-                if !self.is_dead() {
+                if !self.is_dead(segment) {
                     self.sink.find(place, "the commit is missing, likely purged");
                 }
             }
-            Ok(Found::Another) if self.is_dead() => {
+            Ok(Found::Another) if self.is_dead(segment) => {
                 self.sink
                     .litter(place.path, "made in a reclaimed segment by a writer that slept through that");
             }
@@ -175,16 +188,26 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether the commits of the segment that is read may be gone: as of what is known, or of now.
-    fn is_dead(&mut self) -> bool {
-        let Ok(Some(known)) = &self.replayer.index else { return false };
-        let dead =
-            |life: &Option<State>| life.as_ref().is_some_and(|life| known.is_dead(life).unwrap_or(false));
-        if dead(&self.life) {
+    /// Whether a segment is freed, its index too, as of now: a reclaim may have run since the names were
+    /// listed.
+    fn is_reclaimed(&self, segment: Segment) -> bool {
+        let Ok(tail) = Tail::load(self.log) else { return false };
+        let live = self.log.first_live_segment(&tail, tail.state.floor).ok();
+        tree::indexes(self.log).is_ok_and(|indexes| segment < tree::reclaimed(live, &indexes))
+    }
+
+    /// Whether the commits of a segment, which is the one that is read, may be gone: as of what is known, or
+    /// of now.
+    fn is_dead(&mut self, segment: Segment) -> bool {
+        let known = self.replayer.index.as_ref().ok().and_then(Option::as_ref);
+        let is_dead = |life: &Option<State>| {
+            known.zip(life.as_ref()).is_some_and(|(known, life)| known.is_dead(life).unwrap_or(false))
+        };
+        if is_dead(&self.life) {
             return true;
         }
         self.life = Tail::load(self.log).ok().map(|tail| tail.state).or(self.life.take());
-        dead(&self.life)
+        is_dead(&self.life) || self.is_reclaimed(segment)
     }
 
     /// The nonces of a segment of which only the index is left.

@@ -17,7 +17,7 @@ use crate::log::apply::Commit;
 use crate::log::groups::GroupState;
 use crate::log::past::Past;
 use crate::log::state::State;
-use crate::log::tail::{Care, Tail};
+use crate::log::tail::Tail;
 use crate::log::{Log, marks};
 use crate::planted::{Bug, is_planted};
 
@@ -154,7 +154,7 @@ fn wanted(log: &Log, tail: &Tail, state: &State, up_to: Option<Step>) -> Result<
 /// `Contended`, `Corrupt`, `Full`, `Io`, ...
 pub(super) fn raise(log: &Log, tail: &mut Tail, up_to: Option<Step>) -> Result<()> {
     for _ in 0..LOOK_AGAIN_MAX {
-        let Some(floor) = steadily(log, tail, |tail| wanted(log, tail, &tail.state, up_to))? else {
+        let Some(floor) = tail.read(log, |tail| wanted(log, tail, &tail.state, up_to))? else {
             return Ok(());
         };
         secure(log, tail)?;
@@ -206,26 +206,6 @@ pub(super) fn secure(log: &Log, tail: &Tail) -> Result<()> {
                 .at(log.path_of([names::LOG, &names::segment(segment)]))
         }),
     }
-}
-
-/// Plans by the log as it is known; again after bringing that to the present, if another reclaim or a change
-/// of history has come between and may be why it can't be done.
-///
-/// # Errors
-/// Those of `plan`.
-pub(super) fn steadily<T>(log: &Log, tail: &mut Tail, plan: impl Fn(&Tail) -> Result<T>) -> Result<T> {
-    for _ in 0..LOOK_AGAIN_MAX {
-        let failed = match plan(tail) {
-            Ok(planned) => return Ok(planned),
-            Err(failed) => failed,
-        };
-        let known = (tail.state.floor, tail.state.generation);
-        tail.advance(log, Care::Answering)?;
-        if (tail.state.floor, tail.state.generation) == known {
-            return Err(failed);
-        }
-    }
-    plan(tail)
 }
 
 /// The state that there would be after the Drops and the Floor: replay itself says it, of records that nobody

@@ -1,7 +1,7 @@
 //! Reclaim: checkpoints dropped, the floor raised, and what nobody needs removed.
 //!
 //! - In this order: names listed; the log replayed to its end; litter removed; Drops; on a synced store all
-//!   synced that removal leans on; the Floor; segments; indexes, lowest first. A Floor is durable before
+//!   synced that removal leans on; the Floor; segments; indexes, lowest first; the ballast made anew. A Floor is durable before
 //!   anything goes by it, whoever wrote it (P5, P6).
 //! - What goes is found by the floor in the state, not by what this call raised: so a second reclaim removes
 //!   what one that was stopped has left, and any number of them may run at once.
@@ -19,6 +19,7 @@ use super::floor;
 use super::litter::{self, Judged};
 use super::reclaimed::{Freed, ReclaimOptions, Reclaimed};
 use super::remove::Remover;
+use crate::commit::ballast;
 use crate::error::Result;
 use crate::format::names;
 use crate::log::Log;
@@ -40,13 +41,15 @@ pub(crate) fn reclaim(log: &Log, options: &ReclaimOptions) -> Result<Reclaimed> 
     let mut gone = Gone::default();
     gone.staged(log, &judged, options.dry_run)?;
     let (state, dropped, dead) = if options.dry_run {
-        let (state, dropped) = floor::pretend(log, &tail, &spare, options)?;
-        let dead = dead::find(log, &tail, &state, &listed)?;
-        (state, dropped, dead)
+        tail.read(log, |tail| {
+            let (state, dropped) = floor::pretend(log, tail, &spare, options)?;
+            let dead = dead::find(log, tail, &state, &listed)?;
+            Ok((state, dropped, dead))
+        })?
     } else {
         let dropped = floor::drop_all(log, &mut tail, spare, options)?;
         floor::raise(log, &mut tail, options.up_to)?;
-        let dead = floor::steadily(log, &mut tail, |tail| dead::find(log, tail, &tail.state, &listed))?;
+        let dead = tail.read(log, |tail| dead::find(log, tail, &tail.state, &listed))?;
         if !dead.is_empty() {
             floor::secure(log, &tail)?;
         }
@@ -55,6 +58,10 @@ pub(crate) fn reclaim(log: &Log, options: &ReclaimOptions) -> Result<Reclaimed> 
     let (_, held_by) = floor::aim(log, &state, options.up_to)?;
     drop(tail);
     gone.segments(log, &dead, options.dry_run)?;
+    if !options.dry_run {
+        // Whoever gave it up may have died since.
+        ballast::restore(log);
+    }
     let reclaimed = Reclaimed {
         dry_run: options.dry_run,
         floor_before,

@@ -94,16 +94,18 @@ pub struct SetBack {
 pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
-    // Who has finished is as of the step, which is as of now where nothing is dropped: so whoever finishes or
-    // begins again meanwhile makes another record of it.
-    let described = RefCell::new(Vec::new());
+    // Where nothing is dropped the step is now: so it is another record once somebody finishes or begins again,
+    // or a part comes, since what came before that is right before the step then.
+    let first = step.first_part(log.parts_per_step());
+    let now = |state: &State| (state.next_part <= first).then(|| finished(state));
+    let described = RefCell::new(None);
     // It may be read from a log that was replayed anew, with another rewind in it: so that is looked at as
     // often.
     let make = |tail: &mut Tail| {
         let described = |tail: &Tail| {
             check_history(log, &tail.state, began, step)?;
             check(log, tail, step, options)?;
-            described.replace(finished(&tail.state));
+            described.replace(now(&tail.state));
             describe(log, tail, step, options)
         };
         tail.read(log, described).map(Some)
@@ -115,7 +117,9 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
             return Settled::In(version_of(state));
         }
         match (state.judge(&staged.commit), &staged.commit.record) {
-            (Ok(None), Some(Record::Rewind(record))) if *described.borrow() == finished(state) => {
+            (Ok(None), Some(Record::Rewind(record)))
+                if described.borrow().is_none() || *described.borrow() == now(state) =>
+            {
                 drops.set(Some(report(state, record)));
                 Settled::Open
             }

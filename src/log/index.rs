@@ -5,6 +5,7 @@
 //!   index read producers' states.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -28,6 +29,7 @@ use crate::storage::{Access, File, Mapping, Storage, read_exact_at};
 pub struct Index {
     /// Its header, verified.
     pub header: Header,
+    path: PathBuf,
     body: Body,
     sections: [OnceLock<Verified>; 4],
     storage: Arc<dyn Storage>,
@@ -60,11 +62,9 @@ impl Index {
     /// `Corrupt`, `Unsupported` or `Io`, naming the path.
     pub fn open(log: &Log, segment: Segment) -> Result<Option<Arc<Self>>> {
         let name = names::segment(segment);
-        Self::open_named(log, segment, &name).map_err(|error| error.at(log.path_of([names::INDEX, &name])))
-    }
-
-    fn open_named(log: &Log, segment: Segment, name: &str) -> Result<Option<Arc<Self>>> {
-        let Some((file, header)) = open_file(log, segment, name)? else { return Ok(None) };
+        let path = log.path_of([names::INDEX, &name]);
+        let opened = open_file(log, segment, &name).map_err(|error| error.at(&path))?;
+        let Some((file, header)) = opened else { return Ok(None) };
         let size = header.file_length();
         let body = match log.mode {
             ReadMode::Copy => Body::File(file),
@@ -78,7 +78,7 @@ impl Index {
             },
         };
         let storage = Arc::clone(&log.storage);
-        Ok(Some(Arc::new(Self { header, body, sections: Default::default(), storage })))
+        Ok(Some(Arc::new(Self { header, path, body, sections: Default::default(), storage })))
     }
 
     fn section(&self, section: Section) -> Result<&[u8]> {
@@ -87,7 +87,7 @@ impl Index {
             (Section::State, [_, _, slot, _]) | (Section::ProducerStates, [.., slot]) => slot,
         };
         if slot.get().is_none() {
-            let verified = self.verify(section)?;
+            let verified = self.verify(section).map_err(|error| error.at(&self.path))?;
             // A second thread may have verified it meanwhile; both have the same bytes.
             let _ = slot.set(verified);
         }
@@ -124,6 +124,14 @@ impl Index {
         let length = usize::try_from(placed.length).unwrap_or(usize::MAX);
         let found = mapping.get(start..).and_then(|rest| rest.get(..length));
         found.ok_or_else(|| corrupt("a section reaches beyond its end"))
+    }
+
+    /// Reads the entries of its versions, so that later nothing of them can fail.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    pub fn read_versions(&self) -> Result<()> {
+        self.section(Section::Versions).map(drop)
     }
 
     /// The entry of a version of this segment.

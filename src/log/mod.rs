@@ -165,10 +165,15 @@ impl Log {
     /// `Io`.
     pub fn open_segment(&self, segment: Segment) -> Result<Option<Dir>> {
         let name = names::segment(segment);
-        let opened = self
-            .storage
-            .open_dir(&self.root(), names::LOG)
-            .and_then(|log| self.storage.open_dir(&log, &name));
+        let open = || {
+            let log = self.storage.open_dir(&self.root(), names::LOG)?;
+            self.storage.open_dir(&log, &name)
+        };
+        let opened = match open() {
+            // Removed between look-up and opening: the next look-up says that it is absent.
+            Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => open(),
+            opened => opened,
+        };
         match opened {
             Ok(dir) => Ok(Some(dir)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -120,8 +120,12 @@ impl Tail {
         tail.marked = highest;
         if let Some(complete) = highest.previous() {
             let found = log.indexes.get(log, complete).and_then(|found| {
-                let state = |index: Arc<Index>| Ok((index.state(log.parts_per_step())?, index));
-                found.map(state).transpose()
+                let read = |index: Arc<Index>| {
+                    // Needed by who writes next (R10): read now, while a failure can be explained.
+                    index.read_versions()?;
+                    Ok((index.state(log.parts_per_step())?, index))
+                };
+                found.map(read).transpose()
             });
             let found = match found {
                 Ok(found) => found,
@@ -173,8 +177,8 @@ impl Tail {
         if self.suspicious {
             self.compare_newest(log)?;
         }
-        if self.before_is_old {
-            self.reopen_index(log)?;
+        if self.before_is_old && self.reopen_index(log)?.is_none() {
+            return self.reload(log);
         }
         if self.replay(log, care)?.is_none() {
             self.reload(log)?;
@@ -211,16 +215,23 @@ impl Tail {
         Ok(())
     }
 
-    /// The index before `base`, if it can be had, by a handle that isn't old.
-    fn reopen_index(&mut self, log: &Log) -> Result<()> {
-        if let Some(before) = &self.before
-            && let Some(index) = log.indexes.get(log, before.header.segment)?
-            && index.header == before.header
-        {
-            self.before = Some(index);
+    /// The index before `base`, if it can be had, by a handle that isn't old. None when it can't be read and
+    /// the log has moved on (R7).
+    fn reopen_index(&mut self, log: &Log) -> Result<Option<()>> {
+        if let Some(before) = &self.before {
+            let segment = before.header.segment;
+            let opened = log.indexes.get(log, segment).and_then(|index| {
+                index.as_ref().map_or(Ok(()), |index| index.read_versions())?;
+                Ok(index)
+            });
+            match opened {
+                Ok(Some(index)) if index.header == before.header => self.before = Some(index),
+                Ok(_) => {}
+                Err(error) => return marks::excuse(log, segment, error).map(|()| None),
+            }
         }
         self.before_is_old = false;
-        Ok(())
+        Ok(Some(()))
     }
 
     /// Whether the newest replayed commit has to be compared with the disk before anything is linked after

@@ -71,6 +71,28 @@ fn who_retires_while_a_rewind_is_staged_stays_retired_if_nothing_of_it_is_droppe
 }
 
 #[test]
+fn who_begins_again_and_finishes_while_a_rewind_is_staged_is_set_back_to_unfinished() {
+    let disk = disk_with(5);
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+    assert!(store.retire("a").unwrap());
+    let elsewhere = disk.clone();
+    process.set_plan(Plan::new().meanwhile(
+        Match::method(Method::Link).named("-rewind.").nth(1),
+        move || {
+            let mut again = open(elsewhere.clone(), 3).unwrap().producer("a").unwrap();
+            publish(&mut again).unwrap();
+            again.finish().unwrap();
+        },
+    ));
+    let head = store.info().unwrap().next_step;
+    assert_eq!(store.rewind(head, RewindOptions::new()).unwrap().parts, 1);
+    // Right before the part that is dropped it had begun again.
+    let producers = open(disk, 4).unwrap().producers().unwrap();
+    assert!(!producers[0].finished, "{producers:?}");
+}
+
+#[test]
 fn an_index_put_again_after_it_was_removed_makes_nothing_look_missing() {
     let disk = disk_with(40);
     let root = disk.open_root(Path::new(PATH)).unwrap();
@@ -148,7 +170,8 @@ fn meanwhile_in_each_call<T>(
             let prepared = prepare(open_with(process.clone(), 50, &settings).unwrap(), &disk);
             let (before, elsewhere) = (process.calls(), disk.clone());
             process.set_plan(Plan::new().meanwhile(Match::any().nth(call), move || meanwhile(&elsewhere)));
-            act(&prepared).unwrap_or_else(|error| panic!("{class:?} {wild_one_in}, in call {call}: {error}"));
+            act(&prepared)
+                .unwrap_or_else(|error| panic!("{class:?} {wild_one_in}, in call {call}: {error:?}"));
             let made = process.calls() - before;
             if made < call {
                 break;
@@ -253,5 +276,78 @@ fn who_cannot_look_at_the_floor_calls_nothing_damaged() {
             }
         }
         assert!(told > 0, "{kept_from} times kept from it, never told");
+    }
+}
+
+/// The directory that is linked into, and the index before it, were found by their names and gone by then.
+#[test]
+fn who_writes_where_a_segment_is_begun_already_is_late_and_no_more() {
+    let begun = |store: Store, disk: &Memory| {
+        // Somebody has crossed into the next segment, and died before his link.
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let crossing = open_with(process.clone(), 40, &Settings::new()).unwrap();
+        process.set_plan(Plan::new().fail(Match::method(Method::Link).named("-> log/"), errno::EIO));
+        crossing.producer("a").unwrap_err();
+        store
+    };
+    let open_producer = |store: &Store| store.producer("c").map(drop);
+    for versions in [16, 32] {
+        meanwhile_in_each_call(versions, begun, pass_and_reclaim, open_producer);
+    }
+}
+
+fn verify(store: &Store) -> batchweave::Result<()> {
+    let report = store.verify(|_| ())?;
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    Ok(())
+}
+
+#[test]
+fn what_is_dropped_and_removed_while_it_is_verified_is_no_fault() {
+    meanwhile_in_each_call(60, |store, _| store, rewind_and_reclaim, verify);
+}
+
+/// Whatever is done where others pass by and reclaim: it is done, or late and told so.
+#[test]
+fn nothing_that_is_removed_meanwhile_makes_an_error_of_another_kind() {
+    type Act = fn(&Store) -> batchweave::Result<()>;
+    let acts: [(&str, Act); 13] = [
+        ("open a producer", |store| store.producer("c").map(drop)),
+        ("open a producer again", |store| store.producer("a").map(drop)),
+        ("publish", |store| {
+            let mut producer = store.producer("c")?;
+            publish(&mut producer).map(drop)
+        }),
+        ("begin a group", |store| store.group("g")?.begin(Start::Beginning).map(drop)),
+        ("checkpoint", |store| {
+            let head = store.info()?.next_step;
+            let position = store.position(head)?;
+            store.group("g")?.checkpoint(position, "kept", &CheckpointOptions::new()).map(drop)
+        }),
+        ("retire", |store| store.retire("a").map(drop)),
+        ("skip", |store| store.skip(Step::new(3), Step::new(4), "bad").map(drop)),
+        ("rewind", |store| {
+            let head = store.info()?.next_step;
+            store.rewind(head, RewindOptions::new()).map(drop)
+        }),
+        ("reclaim", |store| store.reclaim(&ReclaimOptions::new()).map(drop)),
+        ("read", |store| store.batch(Step::new(3)).map(drop)),
+        ("list", |store| {
+            store.info()?;
+            store.groups()?;
+            store.producers().map(drop)
+        }),
+        ("take a snapshot", |store| {
+            let head = store.info()?.next_step;
+            store.run(store.position(head)?).map(drop)
+        }),
+        ("verify", verify),
+    ];
+    let pass = |disk: &Memory| _ = freed_by_passing(disk);
+    for (what, act) in acts {
+        for versions in [16, 17] {
+            println!("{what}, {versions} versions");
+            meanwhile_in_each_call(versions, |store, _| store, pass, |store| late(act(store)));
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use batchweave::env::Env;
-use batchweave::{Bounds, CheckpointOptions, ErrorKind, MountClass, Start, Step};
+use batchweave::{Bounds, CheckpointOptions, ErrorKind, MountClass, ReclaimOptions, Start, Step};
 use batchweave_sim::{Fault, Match, Method, Plan, Seeded, errno};
 
 use super::*;
@@ -196,6 +196,17 @@ fn the_ballast_is_given_up_for_a_control_record_and_made_anew() {
     run.drop_checkpoint("again").unwrap();
     assert!(has_ballast(&disk));
     check_replay(&store);
+}
+
+#[test]
+fn a_ballast_that_the_dead_gave_up_is_made_anew_by_a_reclaim() {
+    let (disk, store) = new_store();
+    let root = batchweave::storage::Storage::open_root(&disk, Path::new(PATH)).unwrap();
+    batchweave::storage::Storage::remove(&disk, &root, "ballast").unwrap();
+    store.reclaim(&ReclaimOptions::new().dry_run(true)).unwrap();
+    assert!(!has_ballast(&disk), "a dry run writes nothing");
+    store.reclaim(&ReclaimOptions::new()).unwrap();
+    assert!(has_ballast(&disk));
 }
 
 fn has_ballast(disk: &Memory) -> bool {
