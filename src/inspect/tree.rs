@@ -41,7 +41,7 @@ impl Tree {
         look_at_groups(log, sink);
         let mut indexes = segments(log, sink, names::INDEX, Kind::File);
         let segments_in_log = segments(log, sink, names::LOG, Kind::Directory);
-        // What a running reclaim has removed since from log/ leaves an index that may be newer than that look.
+        // What a running reclaim has removed since from log/ has an index that may be newer than that look.
         let first = segments_in_log.first().copied().unwrap_or_default();
         indexes.extend(self::indexes(log).unwrap_or_default().into_iter().filter(|segment| *segment < first));
         let marks = segments(log, sink, names::MARKS, Kind::File);

@@ -1,8 +1,8 @@
 //! Reclaim: checkpoints dropped, the floor raised, and what nobody needs removed.
 //!
 //! - In this order: names listed; the log replayed to its end; litter removed; Drops; on a synced store all
-//!   synced that removal leans on; the Floor; segments; indexes, lowest first; the ballast made anew. A Floor is durable before
-//!   anything goes by it, whoever wrote it (P5, P6).
+//!   synced that removal leans on; the Floor; segments; indexes, lowest first; the ballast made anew. A Floor
+//!   is durable before anything goes by it, whoever wrote it (P5, P6).
 //! - What goes is found by the floor in the state, not by what this call raised: so a second reclaim removes
 //!   what one that was stopped has left, and any number of them may run at once.
 //! - A reclaimer may sleep between any two calls, for any number of commits. Drops and the Floor are records

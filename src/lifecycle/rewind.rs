@@ -94,8 +94,8 @@ pub struct SetBack {
 pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
-    // Where nothing is dropped the step is now: so it is another record once somebody finishes or begins again,
-    // or a part comes, since what came before that is right before the step then.
+    // Where nothing is dropped the step is now: so it is another record once somebody finishes or begins
+    // again, or a part comes, since what came before that is right before the step then.
     let first = step.first_part(log.parts_per_step());
     let now = |state: &State| (state.next_part <= first).then(|| finished(state));
     let described = RefCell::new(None);

@@ -461,7 +461,9 @@ impl Tail {
                 Ok(found) => return Ok(found),
                 Err(failed) => failed,
             };
-            if !matches!(failed.kind(), ErrorKind::Corrupt | ErrorKind::Io) {
+            // Whoever looks anew himself is told what has become of a step, of which this tail doesn't know.
+            let kinds = [ErrorKind::Corrupt, ErrorKind::Io, ErrorKind::Reclaimed, ErrorKind::Rewound];
+            if !kinds.contains(&failed.kind()) {
                 return Err(failed);
             }
             // What it tells of begins a segment before the newest, and that goes first.
