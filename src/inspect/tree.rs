@@ -2,7 +2,7 @@
 //!
 //! - Listed in the order index, log, marks, against the order in which a writer makes them (R4): so what a
 //!   running writer adds meanwhile can't look like a hole; nor can what a running reclaim removes, since the
-//!   indexes before the log are listed again after it.
+//!   indexes are listed again after it.
 //! - What vanishes between a listing and the look at it was reclaimed or published, and isn't told of.
 
 use std::collections::BTreeSet;
@@ -41,9 +41,11 @@ impl Tree {
         look_at_groups(log, sink);
         let mut indexes = segments(log, sink, names::INDEX, Kind::File);
         let segments_in_log = segments(log, sink, names::LOG, Kind::Directory);
-        // What a running reclaim has removed since from log/ has an index that may be newer than that look.
-        let first = segments_in_log.first().copied().unwrap_or_default();
-        indexes.extend(self::indexes(log).unwrap_or_default().into_iter().filter(|segment| *segment < first));
+        // What a running reclaim has removed since from log/ has an index that may be newer than that look,
+        // also where a sleeper has made a lower segment anew.
+        let newest = segments_in_log.last().copied().unwrap_or_default();
+        indexes
+            .extend(self::indexes(log).unwrap_or_default().into_iter().filter(|segment| *segment < newest));
         let marks = segments(log, sink, names::MARKS, Kind::File);
         Ok(Self { log: segments_in_log, indexes, marks })
     }
@@ -60,8 +62,11 @@ impl Tree {
             return sink.find(PathBuf::from(names::MARKS), what);
         };
         // Marks were listed after the log, so a higher one may be a running writer's: then its segment is
-        // there by now.
-        if highest > newest && !matches!(log.open_segment(highest), Ok(Some(_))) {
+        // there by now, or the log has moved on since, and it may be removed (R6).
+        if highest > newest
+            && !matches!(log.open_segment(highest), Ok(Some(_)))
+            && !matches!(marks::moved_on(log, highest), Ok(true))
+        {
             let path = Path::new(names::LOG).join(names::segment(highest));
             sink.find(path, "the segment's directory is missing, though it has a mark");
         }

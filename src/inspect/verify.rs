@@ -3,6 +3,8 @@
 //! - One fault is one finding where that can be: what only follows from it isn't told again.
 //! - What is missing is a fault only if nothing allows it: the segment's parts are all below the floor or
 //!   rewound, as of a state read after it was found missing.
+//! - What is found in a commit, or in a segment, that is being removed says nothing: its name, or that of the
+//!   segment's last commit, is gone when it is looked for again, and its parts are dead.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,7 @@ use super::Progress;
 use super::VerifyReport;
 use super::commit::Commit;
 use super::index::Index;
+use super::known::Known;
 use super::litter::Stage;
 use super::replayer::{Found, Replayer};
 use super::sink::{Place, Sink};
@@ -17,9 +20,9 @@ use super::tree::{self, Tree};
 use crate::error::Result;
 use crate::format::names;
 use crate::id::{Segment, Version};
-use crate::log::Log;
 use crate::log::state::State;
 use crate::log::tail::Tail;
+use crate::log::{Log, read};
 use crate::storage::{Dir, Kind};
 
 /// Verifies a store.
@@ -84,7 +87,9 @@ impl Walk<'_, '_> {
                 self.sink.litter(segment_path(names::LOG, segment), why);
                 continue;
             }
-            if let Some(last) = segment.previous().filter(|last| *last >= expected) {
+            let gap = segment.previous().filter(|last| *last >= expected);
+            // All before it went with it.
+            if let Some(last) = gap.filter(|last| !self.is_reclaimed(*last)) {
                 let what = format!("the segments {expected} to {last} are missing, their indexes too");
                 self.sink.find(segment_path(names::LOG, expected), what);
             }
@@ -96,21 +101,23 @@ impl Walk<'_, '_> {
     fn segment(&mut self, segment: Segment) {
         self.replayer.enter(segment);
         let told = self.sink.told();
-        let is_there = self.tree.log.contains(&segment);
-        if is_there {
-            self.commits(segment);
+        let was_missing = if self.tree.log.contains(&segment) {
+            !self.commits(segment)
         } else {
             self.sink.find(segment_path(names::LOG, segment), "the segment is missing, likely purged");
-        }
-        let is_faulty = !is_there || self.sink.told() > told;
-        if is_faulty && matches!(self.log.open_segment(segment), Ok(None)) && self.is_dead(segment) {
+            true
+        };
+        // One whose directory is there again a sleeper has made anew: its last commit isn't.
+        let end = segment.next().first_version(self.log.segment_size()).get();
+        let is_gone = || was_missing || self.is_removed(Version::new(end.saturating_sub(1)));
+        if self.sink.told() > told && is_gone() && self.is_dead(segment) {
             // What is found in a directory that is removed meanwhile, and may be, says nothing.
             self.sink.forget_since(told);
             self.saw_indexed(segment);
         }
         let told = self.sink.told();
         self.index(segment);
-        if self.sink.told() > told && self.is_reclaimed(segment) {
+        if self.sink.told() > told && (self.is_reclaimed(segment) || self.index_since(segment).is_some()) {
             self.sink.forget_since(told);
         }
     }
@@ -134,12 +141,19 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn commits(&mut self, segment: Segment) {
+    /// Looks at a segment's commits. False if its directory isn't there any more, which is told.
+    fn commits(&mut self, segment: Segment) -> bool {
         let path = segment_path(names::LOG, segment);
         let dir = match self.log.open_segment(segment) {
             Ok(Some(dir)) => dir,
-            Ok(None) => return self.sink.find(path, "the segment went missing"),
-            Err(error) => return self.sink.find(path, error.sentence()),
+            Ok(None) => {
+                self.sink.find(path, "the segment went missing");
+                return false;
+            }
+            Err(error) => {
+                self.sink.find(path, error.sentence());
+                return true;
+            }
         };
         let first = segment.first_version(self.log.segment_size());
         let mut end = tree::versions(self.log, &mut self.sink, &dir, segment);
@@ -149,9 +163,16 @@ impl Walk<'_, '_> {
             end = segment.next().first_version(self.log.segment_size());
         }
         for version in (first.get()..end.get()).map(Version::new) {
+            let told = self.sink.told();
             self.commit(&dir, version, path.join(names::version(version)));
+            if self.sink.told() > told && self.is_removed(version) && self.is_dead(segment) {
+                // Nor does what is found in a file that is.
+                self.sink.forget_since(told);
+                self.replayer.lose(version);
+            }
             self.sink.version_done();
         }
+        true
     }
 
     fn commit(&mut self, dir: &Dir, version: Version, path: PathBuf) {
@@ -189,25 +210,44 @@ impl Walk<'_, '_> {
     }
 
     /// Whether a segment is freed, its index too, as of now: a reclaim may have run since the names were
-    /// listed.
+    /// listed. The state is younger than the indexes, or the one before what lives may be gone by then.
     fn is_reclaimed(&self, segment: Segment) -> bool {
+        let Ok(indexes) = tree::indexes(self.log) else { return false };
         let Ok(tail) = Tail::load(self.log) else { return false };
         let live = self.log.first_live_segment(&tail, tail.state.floor).ok();
-        tree::indexes(self.log).is_ok_and(|indexes| segment < tree::reclaimed(live, &indexes))
+        segment < tree::reclaimed(live, &indexes)
+    }
+
+    /// The index of a segment that had none when it was begun with: it has become complete since, or a
+    /// sleeper has put an index again that was removed.
+    fn index_since(&self, segment: Segment) -> Option<Known<'_>> {
+        if matches!(self.replayer.index, Ok(None)) { Known::load(self.log, segment).ok()? } else { None }
+    }
+
+    /// Whether a commit has no name any more.
+    fn is_removed(&self, version: Version) -> bool {
+        match self.log.open_segment(version.segment(self.log.segment_size())) {
+            Ok(Some(dir)) => read::open(self.log, &dir, version)
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound),
+            opened => matches!(opened, Ok(None)),
+        }
     }
 
     /// Whether the commits of a segment, which is the one that is read, may be gone: as of what is known, or
     /// of now.
     fn is_dead(&mut self, segment: Segment) -> bool {
         let known = self.replayer.index.as_ref().ok().and_then(Option::as_ref);
-        let is_dead = |life: &Option<State>| {
+        let is_dead = |known: Option<&Known<'_>>, life: &Option<State>| {
             known.zip(life.as_ref()).is_some_and(|(known, life)| known.is_dead(life).unwrap_or(false))
         };
-        if is_dead(&self.life) {
+        if is_dead(known, &self.life) {
             return true;
         }
         self.life = Tail::load(self.log).ok().map(|tail| tail.state).or(self.life.take());
-        is_dead(&self.life) || self.is_reclaimed(segment)
+        if is_dead(known, &self.life) || self.is_reclaimed(segment) {
+            return true;
+        }
+        is_dead(self.index_since(segment).as_ref(), &self.life)
     }
 
     /// The nonces of a segment of which only the index is left.

@@ -307,6 +307,117 @@ fn what_is_dropped_and_removed_while_it_is_verified_is_no_fault() {
     meanwhile_in_each_call(60, |store, _| store, rewind_and_reclaim, verify);
 }
 
+/// Others begin the second segment from here, and reclaim what that allows: the first one, but not its index.
+fn pass_and_reclaim_one(disk: &Memory) {
+    let store = open(disk.clone(), 60).unwrap();
+    let mut producer = store.producer("b").unwrap();
+    for _ in 0..28 {
+        publish(&mut producer).unwrap();
+    }
+    let head = store.info().unwrap().next_step;
+    store.reclaim(&ReclaimOptions::new().up_to(head)).unwrap();
+}
+
+/// Others reclaim, and are still about it, or died in it: of a segment some commits are removed.
+fn reclaim_half(disk: &Memory) {
+    let reclaimer = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(reclaimer.clone(), 60, &Settings::new()).unwrap();
+    let head = store.info().unwrap().next_step;
+    let later = Match::method(Method::Remove).named("log/").from_nth(9);
+    reclaimer.set_plan(Plan::new().fail(later, errno::EIO));
+    store.reclaim(&ReclaimOptions::new().up_to(head)).unwrap_err();
+}
+
+/// Sleepers who were about to begin these segments do so, though they are removed.
+fn begin_again(disk: &Memory) {
+    let root = disk.open_root(Path::new(PATH)).unwrap();
+    let log = disk.open_dir(&root, "log").unwrap();
+    for segment in 0..2 {
+        let _ = disk.make_dir(&log, &format!("{segment:012}"));
+    }
+}
+
+/// Where a sleeper keeps an index that it is about to put.
+const ASIDE: &str = "aside";
+
+fn set_aside(disk: &Memory, index: &str) {
+    let root = disk.open_root(Path::new("/")).unwrap();
+    disk.make_dir(&root, ASIDE).unwrap();
+    let store = disk.open_root(Path::new(PATH)).unwrap();
+    let indexes = disk.open_dir(&store, "index").unwrap();
+    disk.link(&indexes, index, &disk.open_dir(&root, ASIDE).unwrap(), index).unwrap();
+}
+
+/// It puts the index, though it is removed.
+fn put_again(disk: &Memory) {
+    let root = disk.open_root(Path::new("/")).unwrap();
+    let aside = disk.open_dir(&root, ASIDE).unwrap();
+    let store = disk.open_root(Path::new(PATH)).unwrap();
+    let indexes = disk.open_dir(&store, "index").unwrap();
+    for index in disk.list(&aside).unwrap().iter().filter_map(|name| name.to_str()) {
+        let _ = disk.link(&aside, index, &indexes, index);
+    }
+}
+
+/// Verifies a log again and again: `first` happens in one of its listings, `then` in that
+/// call or a later one: in every third, which are others for each listing.
+fn verify_while(base: &Memory, first: fn(&Memory), then: fn(&Memory)) {
+    let process_on = |disk: &Memory| {
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
+        (process, store)
+    };
+    let (process, store) = process_on(base);
+    let before = process.calls();
+    verify(&store).unwrap();
+    let calls = process.trace().into_iter().skip_while(|call| call.number < before).zip(1..);
+    for (_, listing) in calls.filter(|(call, _)| call.method == Method::List) {
+        for call in (listing..).step_by(3) {
+            let disk = base.fork();
+            let (process, store) = process_on(&disk);
+            let before = process.calls();
+            let (here, there) = (disk.clone(), disk.clone());
+            let plan = Plan::new().meanwhile(Match::any().nth(listing), move || first(&here));
+            process.set_plan(plan.meanwhile(Match::any().nth(call), move || then(&there)));
+            verify(&store).unwrap_or_else(|error| panic!("in calls {listing} and {call}: {error:?}"));
+            if process.calls() - before < call {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_removed_half_while_it_is_verified_is_no_fault() {
+    meanwhile_in_each_call(40, |store, _| store, reclaim_half, verify);
+}
+
+/// A segment that was the newest has an index that wasn't there when it was begun with.
+#[test]
+fn a_segment_that_is_complete_and_removed_while_it_is_verified_is_no_fault() {
+    meanwhile_in_each_call(10, |store, _| store, pass_and_reclaim_one, verify);
+}
+
+#[test]
+fn a_removed_segment_that_a_sleeper_begins_again_while_it_is_verified_is_no_fault() {
+    verify_while(&disk_with(20), pass_and_reclaim, begin_again);
+}
+
+/// With the indexes that are left it is one row without a gap.
+#[test]
+fn an_index_that_is_put_again_while_it_is_verified_is_no_fault() {
+    let disk = disk_with(49);
+    set_aside(&disk, "000000000001");
+    verify_while(&disk, pass_and_reclaim_one, put_again);
+}
+
+/// Between the look at the indexes and that at the log's end all that was looked at may be removed; and a
+/// mark's segment, too.
+#[test]
+fn a_log_that_passes_by_twice_while_it_is_verified_is_no_fault() {
+    verify_while(&disk_with(20), pass_and_reclaim, pass_and_reclaim);
+}
+
 /// Whatever is done where others pass by and reclaim: it is done, or late and told so.
 #[test]
 fn nothing_that_is_removed_meanwhile_makes_an_error_of_another_kind() {
