@@ -4,6 +4,8 @@
 //! - A run is a function of its seed and the sequence of its decisions, so a sequence can be replayed, cut
 //!   short and made tamer: that is how a failing schedule is shrunk.
 //! - Beyond the end of a replayed sequence everything is tame.
+//! - A question that was thought of later is asked [apart](Choices::apart): so what a seed has drawn before,
+//!   it draws still.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,15 +41,18 @@ struct State {
     taken: Vec<Taken>,
 }
 
+/// The seeds that the tests keep answer all questions apart tamely by this.
+const APART: u64 = 9 << 40;
+
 enum Source {
-    Random(Random),
+    Random { all: Random, apart: Random },
     Replay(Vec<u32>),
 }
 
 impl Choices {
     /// Decisions of a seed.
     pub fn random(seed: u64) -> Self {
-        Self::from(Source::Random(Random::new(seed)))
+        Self::from(Source::Random { all: Random::new(seed), apart: Random::new(seed ^ APART) })
     }
 
     /// These decisions, then tame ones. One that is too large for its question is the largest there.
@@ -61,13 +66,26 @@ impl Choices {
 
     /// One of `of` answers, from 0; 0 when there is but one, which isn't a decision.
     pub fn pick(&self, of: u32) -> u32 {
+        self.answer(of, false)
+    }
+
+    /// As [`Choices::pick`], from numbers of their own: those that a seed has for all other questions are not
+    /// moved on by it.
+    pub fn apart(&self, of: u32) -> u32 {
+        self.answer(of, true)
+    }
+
+    fn answer(&self, of: u32, is_apart: bool) -> u32 {
         if of <= 1 {
             return 0;
         }
         let mut state = self.0.lock();
         let place = state.taken.len();
         let answer = match &mut state.source {
-            Source::Random(random) => (random.next() % u64::from(of)) as u32,
+            Source::Random { all, apart } => {
+                let random = if is_apart { apart } else { all };
+                (random.next() % u64::from(of)) as u32
+            }
             Source::Replay(answers) => answers.get(place).copied().unwrap_or(0).min(of - 1),
         };
         state.taken.push(Taken { answer, of });
@@ -121,6 +139,17 @@ mod tests {
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
+    }
+
+    #[test]
+    fn a_question_apart_moves_no_other_and_is_replayed() {
+        let (plain, asked) = (Choices::random(3), Choices::random(3));
+        let plain: Vec<u32> = (0..4).map(|_| plain.pick(1000)).collect();
+        let others: Vec<u32> = (0..4).map(|_| (asked.apart(1000), asked.pick(1000)).1).collect();
+        assert_eq!(plain, others);
+        let again = Choices::replay(asked.taken().iter().map(|taken| taken.answer).collect());
+        let others: Vec<u32> = (0..4).map(|_| (again.apart(1000), again.pick(1000)).1).collect();
+        assert_eq!((others, again.taken()), (plain, asked.taken()));
     }
 
     #[test]

@@ -53,6 +53,8 @@ met! {
     Skipped "a skip",
     GroupRetired "a group that was retired",
     BegunAnew "a trainer that begins beside an older one of its group",
+    Verified "a verify beside others, which finds nothing",
+    VerifyOvertaken "a verify beside which a segment was removed",
 }
 
 /// How often each kind has come up.

@@ -70,6 +70,20 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
         Some(Shape::Lifecycle),
         "a rewind to what was the head called a name finished that wasn't there",
     ),
+    // reclaimed::a_removed_segment_that_a_sleeper_begins_again_while_it_is_verified_is_no_fault
+    (412, Some(Shape::Lifecycle), "verify missed a removed segment that a sleeper had begun again"),
+    // the same
+    (118, Some(Shape::Lifecycle), "so it did beside a rewind"),
+    // reclaimed::a_log_that_passes_by_twice_while_it_is_verified_is_no_fault
+    (191, Some(Shape::Lifecycle), "verify judged what was removed by indexes younger than its state"),
+    // reclaimed::what_is_removed_half_while_it_is_verified_is_no_fault
+    (1711, Some(Shape::Lifecycle), "verify called a commit unreadable that was removed while it was read"),
+    // reclaimed::a_segment_that_is_complete_and_removed_while_it_is_verified_is_no_fault
+    (100_219, Some(Shape::Lifecycle), "so it did where the segment had got its index only since"),
+    // reclaimed::an_index_that_is_put_again_while_it_is_verified_is_no_fault
+    (304_810, Some(Shape::Lifecycle), "verify missed a removed segment whose index a sleeper had put again"),
+    // reclaimed::what_is_removed_half_while_it_is_verified_is_no_fault
+    (102_930, Some(Shape::Lifecycle), "so it did where the commit's size was asked for"),
 ];
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod consume;
 mod disturb;
+mod look;
 mod operate;
 mod peek;
 mod produce;
@@ -25,7 +26,7 @@ pub use produce::{Meets, Producing, produce};
 pub use train::{Saved, Training, join, train};
 
 use crate::errno;
-use crate::oracle::{Annals, Ledger, Truth, truth};
+use crate::oracle::{Annals, Ledger, Truth, truth, truth_at};
 use crate::{Coverage, Memory, Process};
 
 /// What all actors of a run know.
@@ -96,6 +97,11 @@ impl Stage {
     /// What is true of such a store now.
     fn truth(&self) -> Result<Truth, String> {
         truth(&self.memory, &self.path)?.ok_or_else(|| "P6: there is no store".to_owned())
+    }
+
+    /// What was true of it when it had so many versions.
+    fn truth_at(&self, versions: u64) -> Result<Truth, String> {
+        truth_at(&self.memory, &self.path, versions)?.ok_or_else(|| "P6: there is no store".to_owned())
     }
 
     /// The newest version that has a name, of a store that was made with segments of the set-up's size.

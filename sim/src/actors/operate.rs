@@ -1,10 +1,11 @@
-//! Operators: they reclaim, rewind, skip and retire groups, from any node, at any moment.
+//! Operators: they reclaim, rewind, skip, retire groups and look at everything, from any node, at any moment.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use batchweave::{Error, ErrorKind, ReclaimOptions, RewindOptions, Step, Store};
 
+use super::look::look;
 use super::{Stage, Trouble};
 use parking_lot::Mutex;
 
@@ -21,6 +22,8 @@ pub enum Word {
     Skip(u32),
     /// Retires a group.
     Retire(&'static str),
+    /// Verifies, and asks for all that can be listed.
+    Look,
 }
 
 /// Reclaims that run.
@@ -54,6 +57,7 @@ pub fn operate(
                 Word::Rewind(back) => rewind(process, stage, &store, back),
                 Word::Skip(back) => skip(process, stage, &store, back),
                 Word::Retire(group) => retire(process, stage, &store, group),
+                Word::Look => look(process, stage, &store),
             }
         })?;
         if process.is_dead() {

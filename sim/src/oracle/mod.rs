@@ -23,7 +23,7 @@ pub use ledger::Ledger;
 pub use model::{Model, Seen};
 pub use replay::{Replayed, check_replay, replay};
 pub use retained::examine_reclaimed;
-pub use truth::{Truth, truth};
+pub use truth::{Truth, truth, truth_at};
 
 /// What part `sequence` of a producer holds, written by process `writer`: two processes that take
 /// themselves for the same producer never write the same.

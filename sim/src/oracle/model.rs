@@ -272,6 +272,11 @@ impl Model {
         self.parts.iter().filter(move |held| held.producer == name)
     }
 
+    /// The last of them.
+    pub fn last_of<'m>(&'m self, name: &'m str) -> Option<&'m Held> {
+        self.of(name).last()
+    }
+
     fn open(&mut self, version: u64, name: &str, last: Option<u64>) -> bool {
         if self.writers.get(name).map(|known| known.newest) != last {
             return false;

@@ -36,11 +36,19 @@ pub fn is_text(held: &Held, text: &str) -> bool {
 /// # Errors
 /// A promise is broken by the log itself, or it can't be read.
 pub fn truth(memory: &Memory, path: &Path) -> Result<Option<Truth>, String> {
-    let Some(store) = super::examine::open(&memory.fork_with_removed(), path, 7)? else { return Ok(None) };
-    replay(store.inner()).map(Some)
+    truth_at(memory, path, u64::MAX)
 }
 
-fn replay(log: &Log) -> Result<Truth, String> {
+/// The truth as it was when the store had so many versions.
+///
+/// # Errors
+/// As [`truth()`].
+pub fn truth_at(memory: &Memory, path: &Path, versions: u64) -> Result<Option<Truth>, String> {
+    let Some(store) = super::examine::open(&memory.fork_with_removed(), path, 7)? else { return Ok(None) };
+    replay(store.inner(), versions).map(Some)
+}
+
+fn replay(log: &Log, versions: u64) -> Result<Truth, String> {
     let mut truth = Truth {
         state: State::new(log.parts_per_step()),
         model: Model::new(log.parts_per_step()),
@@ -48,6 +56,9 @@ fn replay(log: &Log) -> Result<Truth, String> {
     };
     loop {
         let version = truth.state.next_version;
+        if version.get() == versions {
+            return Ok(truth);
+        }
         let said = |error: batchweave::Error| format!("P6: version {version} can't be read: {error}");
         let segment = log.open_segment(version.segment(log.segment_size())).map_err(said)?;
         let Some(file) = segment.and_then(|dir| read::open(log, &dir, version).ok()) else {

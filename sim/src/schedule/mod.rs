@@ -157,6 +157,7 @@ impl World {
             node: node.number,
             fault: Arc::clone(&fault),
             dead: false,
+            struck: 0,
             since_death: Duration::ZERO,
         });
         Process { world: self.clone(), number, node: node.number, name, fault, env }

@@ -35,6 +35,11 @@ impl Process {
         Arc::clone(&self.env)
     }
 
+    /// How many of its calls were made to fail so far.
+    pub fn struck(&self) -> u64 {
+        self.world.0.state.lock().processes.get(self.number).map_or(0, |living| living.struck)
+    }
+
     /// Whether it has died: what it is told from then on means nothing.
     pub fn is_dead(&self) -> bool {
         self.fault.is_stopped()
@@ -53,7 +58,13 @@ impl Judge for Judged {
         if self.world.is_dead(self.process) {
             return Fate::default();
         }
-        self.world.0.fates.decide(&self.world, self.process, method, on)
+        let fate = self.world.0.fates.decide(&self.world, self.process, method, on);
+        if fate.failure.is_some()
+            && let Some(living) = self.world.0.state.lock().processes.get_mut(self.process)
+        {
+            living.struck += 1;
+        }
+        fate
     }
 
     fn after(&self, call: Call) {

@@ -36,6 +36,8 @@ pub(super) struct Living {
     pub(super) node: usize,
     pub(super) fault: Arc<Fault>,
     pub(super) dead: bool,
+    /// How many of its calls were made to fail.
+    pub(super) struck: u64,
     /// How long it has waited since it died: its time passes, for nobody else, or what waits until a deadline
     /// would never be over.
     pub(super) since_death: Duration,

@@ -80,6 +80,18 @@ impl Life {
         }
         Self { trainers, joiners, operators, calm: choices.chance(3) }
     }
+
+    /// Draws who else operates, in half of the runs: those whose seeds had drawn all else before these words
+    /// were thought of are as they were.
+    pub(super) fn draw_others(&mut self, choices: &Choices) {
+        if choices.apart(2) == 0 {
+            return;
+        }
+        for _ in 0..choices.pick(3) {
+            let times = 1 + choices.pick(4);
+            self.operators.push(Operator { word: Word::Look, times, restarts: choices.pick(2) });
+        }
+    }
 }
 
 impl Trainer {

@@ -160,7 +160,7 @@ impl Setup {
         let wild_one_in = *choices.one_of(&[0, 2, 1]);
         let passes = Self::draw_passes(shape, choices);
         let ranks = if parts_per_step == 1 { divisor } else { 1 };
-        let life = Life::draw(shape, ranks, choices);
+        let mut life = Life::draw(shape, ranks, choices);
         let wrongs = if life.calm {
             vec![Wrong::Frozen, Wrong::FrozenInBoundary]
         } else {
@@ -171,6 +171,9 @@ impl Setup {
         let short = shape == Shape::Damage || choices.chance(3);
         let io_patience = short.then_some(Duration::from_millis(300));
         let style = Self::draw_style(choices);
+        if shape == Shape::Lifecycle {
+            life.draw_others(choices);
+        }
         Self {
             shape,
             class,
