@@ -39,7 +39,7 @@ const LIMITS: [(Bug, u64); 27] = [
     (Bug::RewindOfNow, 100),
     (Bug::SkipSilent, 100),
     (Bug::ReclaimOlderView, 1000),
-    (Bug::RemovedEarly, 2000),
+    (Bug::RemovedEarly, 4000),
 ];
 
 /// The program that looks for a planted bug, built with the cfg.
