@@ -95,7 +95,7 @@ impl Default for Knobs {
 ///     hungry: false,
 ///     random: 7,
 /// };
-/// assert_eq!(dac.decide(&seen), Verdict::Commit, "one alone never holds");
+/// assert_eq!(dac.clone().decide(&seen), Verdict::Commit, "one alone never holds");
 /// let crowd = Observed { producers: 100, random: u64::MAX, ..seen };
 /// let Verdict::Hold(hold) = dac.decide(&crowd) else { panic!() };
 /// assert!(hold <= Duration::from_millis(3) * 100 * 10 / 6, "the first turn is uniform over N d / theta");
