@@ -26,7 +26,9 @@ const COSTS_KEPT: usize = 5;
 /// and would commit hardly ever if it also attempted less often.
 const SLOWER_THAN_OTHERS: f64 = 4.0;
 /// Losses in a row that are no sign of anything while a third of all attempts loses.
-const LOSSES_EXPECTED: f64 = 2.0;
+const LOSSES_EXPECTED: f64 = 3.3;
+/// A lost attempt that took so many times the least was behind a crowd, which a third of losers doesn't make.
+const CROWD: u32 = 4;
 /// Doublings of the interval over losses in a row.
 const DOUBLINGS_MAX: u32 = 16;
 /// A first attempt after a pause that lost spreads the next one over at least this part of an interval.
@@ -38,7 +40,7 @@ const SPREAD_KEPT: f64 = 0.8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Knobs {
     /// Attempts of all producers in the time of one attempt. Less: fewer conflicts and requests, longer
-    /// waits. From about 0.8 on a store that serialises attempts is busy with queues of losers.
+    /// waits. From about 0.7 on a store that serialises attempts is busy with queues of losers.
     pub theta: f64,
     /// The same for a turn that is urgent: a consumer is hungry, or as much waits as goes into one commit. If
     /// every turn is urgent this is what theta is, so it has to be bearable for good.
@@ -61,8 +63,8 @@ pub struct Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Self {
-            theta: 0.6,
-            theta_urgent: 0.75,
+            theta: 0.5,
+            theta_urgent: 0.6,
             cost_unknown: Duration::from_millis(10),
             cost_max: Duration::from_secs(10),
             hold_max: Duration::from_secs(30),
@@ -98,7 +100,7 @@ impl Default for Knobs {
 /// assert_eq!(dac.clone().decide(&seen), Verdict::Commit, "one alone never holds");
 /// let crowd = Observed { producers: 100, random: u64::MAX, ..seen };
 /// let Verdict::Hold(hold) = dac.decide(&crowd) else { panic!() };
-/// assert!(hold <= Duration::from_millis(3) * 100 * 10 / 6, "the first turn is uniform over N d / theta");
+/// assert!(hold <= Duration::from_millis(3) * 100 * 2, "the first turn is uniform over N d / theta");
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -207,7 +209,7 @@ impl Dac {
     /// Losses in a row that say that more attempt than is known. Who is k times as slow loses to k times as
     /// many commits, which is no such sign.
     fn losses_max(&self) -> u32 {
-        // A loss in three is W(0.6) = 0.4 commits in an attempt's time.
+        // A loss in three is 0.4 commits in the time of an attempt.
         let expected = LOSSES_EXPECTED * (0.4 * self.slower.max(1.0)).min(6.0).exp();
         expected.ceil() as u32
     }
@@ -259,7 +261,8 @@ impl Pacing for Dac {
             self.doublings = self.doublings.saturating_sub(1);
         } else {
             self.losses = self.losses.saturating_add(1);
-            if self.losses >= self.losses_max() {
+            let met_a_crowd = attempt.cost > self.cost().saturating_mul(CROWD);
+            if self.losses >= self.losses_max() || met_a_crowd {
                 self.doublings = self.doublings.saturating_add(1).min(DOUBLINGS_MAX);
             }
         }
