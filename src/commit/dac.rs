@@ -260,11 +260,14 @@ impl Pacing for Dac {
             self.losses = 0;
             self.doublings = self.doublings.saturating_sub(1);
         } else {
-            self.losses = self.losses.saturating_add(1);
             let met_a_crowd = attempt.cost > self.cost().saturating_mul(CROWD);
-            if self.losses >= self.losses_max() || met_a_crowd {
-                self.doublings = self.doublings.saturating_add(1).min(DOUBLINGS_MAX);
-            }
+            self.losses = if met_a_crowd { 0 } else { self.losses.saturating_add(1) };
+            self.doublings = if met_a_crowd || self.losses >= self.losses_max() {
+                self.doublings.saturating_add(1).min(DOUBLINGS_MAX)
+            } else {
+                // The crowd that was backed off from is gone.
+                self.doublings.saturating_sub(1)
+            };
         }
     }
 }

@@ -53,10 +53,7 @@ fn close(one: Duration, other: Duration) -> bool {
 fn all_producers_together_attempt_theta_times_an_attempt() {
     for producers in [2, 16, 1024, 10_000] {
         let dac = warm(&[30 * MS, 3 * MS, 40 * MS]);
-        assert!(
-            close(interval(dac.clone(), &seen(producers)), 3 * MS * producers * 2),
-            "the least cost"
-        );
+        assert!(close(interval(dac.clone(), &seen(producers)), 3 * MS * producers * 2), "the least cost");
         let latest = hold(&mut dac.clone(), &Observed { random: u64::MAX, ..seen(producers) });
         assert!(close(latest, 3 * MS * producers * 3), "jittered over 0.5..1.5");
     }
