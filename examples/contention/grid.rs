@@ -111,7 +111,10 @@ pub fn disturbances(seed: u64, store: Store, producers: u32) -> Vec<(String, Sce
     vec![
         ("N doubles".into(), at_middle(vec![(middle, Disturbance::Join(producers))])),
         ("half die".into(), at_middle(vec![(middle, Disturbance::HalfDie)])),
-        ("five times as slow for 30 s".into(), at_middle(short)),
+        (
+            "five times as slow for 30 s".into(),
+            Scenario { seconds: steady.seconds + 60.0, ..at_middle(short) },
+        ),
         (
             "five times as slow for ten turns".into(),
             Scenario {

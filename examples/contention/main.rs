@@ -120,7 +120,7 @@ fn grid_of(args: &Args) -> batchweave::Result<Grid> {
         stores
     };
     let producers = if args.quick { vec![1, 16, 64] } else { vec![1, 4, 16, 64, 256, 1024, 10_000] };
-    Ok(Grid { seed: args.seed.unwrap_or(7), producers, stores, rivals_max: 1024 })
+    Ok(Grid { seed: args.seed.unwrap_or(7), producers, stores, rivals_max: 256 })
 }
 
 fn write(rows: &[Row], out: &Path) -> Result<(), Box<dyn std::error::Error>> {
