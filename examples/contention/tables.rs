@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use crate::grid::Row;
 
-const HEAD: &str = "| N | policy or case | parts/s | of offered | commits/s | lost | attempts a commit | delay p50 | \
-                    p99 | Jain | longest gap | calls a part | consumers stall |\n\
-                    |--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+const HEAD: &str = "\
+| N | policy or case | parts/s | of offered | commits/s | lost | attempts a commit | delay p50 \
+| p99 | Jain | longest gap | calls a part | consumers stall |
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+";
 
 /// Seconds as people say them.
 pub fn time(seconds: f64) -> String {
@@ -30,23 +32,23 @@ pub fn markdown(rows: &[Row]) -> String {
             heading = own;
         }
         let figures = &row.figures;
-        let _ = writeln!(
-            text,
-            "| {} | {} | {:.1} | {:.0} % | {:.1} | {:.0} % | {:.2} | {} | {} | {:.3} | {} | {:.0} | {:.0} % |",
-            row.scenario.producers,
-            row.name,
-            figures.committed,
-            100.0 * figures.carried(),
-            figures.commits,
-            100.0 * figures.conflicts,
-            figures.attempts_per_commit,
+        let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+        let cells = [
+            row.scenario.producers.to_string(),
+            row.name.clone(),
+            format!("{:.1}", figures.committed),
+            percent(figures.carried()),
+            format!("{:.1}", figures.commits),
+            percent(figures.conflicts),
+            format!("{:.2}", figures.attempts_per_commit),
             time(figures.delay_p50),
             time(figures.delay_p99),
-            figures.jain,
+            format!("{:.3}", figures.jain),
             time(figures.longest_gap),
-            figures.calls_per_part,
-            100.0 * figures.stalled.clamp(0.0, 1.0),
-        );
+            format!("{:.0}", figures.calls_per_part),
+            percent(figures.stalled.clamp(0.0, 1.0)),
+        ];
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
 }
