@@ -106,7 +106,11 @@ impl Default for Knobs {
 #[derive(Clone, Debug, Default)]
 pub struct Dac {
     knobs: Knobs,
+    /// Each at most a few times the least before it: a collapse, in which every attempt waits behind a crowd,
+    /// isn't taken for the store's pace for good.
     costs: VecDeque<Duration>,
+    /// The lesser of the last two.
+    recent: Duration,
     last: Option<Attempt>,
     /// The first turn was had.
     is_warm: bool,
@@ -178,7 +182,7 @@ impl Dac {
             return (pace, own / others);
         }
         // A store that has become slow shows in the own last attempts too; one producer that is slow doesn't.
-        let recent = self.costs.iter().rev().take(2).min().copied().unwrap_or_default().as_secs_f64();
+        let recent = self.recent.as_secs_f64();
         (own.max(others.min(recent)), 1.0)
     }
 
@@ -243,11 +247,22 @@ impl Pacing for Dac {
     }
 
     fn note(&mut self, attempt: &Attempt) {
+        let least_before = self.cost();
         if self.costs.len() >= COSTS_KEPT {
             self.costs.pop_front();
         }
-        self.costs.push_back(attempt.cost.min(self.knobs.cost_max));
+        let capped = attempt.cost.min(self.knobs.cost_max);
+        let believed =
+            if least_before.is_zero() { capped } else { capped.min(least_before.saturating_mul(CROWD)) };
+        self.costs.push_back(believed);
+        self.recent = self.last.map_or(capped, |last| capped.min(last.cost));
         self.last = Some(*attempt);
+        // Backed off from a store that had become slow: what d says by now isn't to be said twice.
+        let mut least = least_before.saturating_mul(2);
+        while self.doublings > 0 && !least.is_zero() && self.cost() >= least {
+            self.doublings = self.doublings.saturating_sub(1);
+            least = least.saturating_mul(2);
+        }
         if let Some(turn) = self.turn.take() {
             self.is_warm = true;
             if turn.after_pause && attempt.won {
@@ -260,7 +275,7 @@ impl Pacing for Dac {
             self.losses = 0;
             self.doublings = self.doublings.saturating_sub(1);
         } else {
-            let met_a_crowd = attempt.cost > self.cost().saturating_mul(CROWD);
+            let met_a_crowd = capped > self.cost().saturating_mul(CROWD);
             self.losses = if met_a_crowd { 0 } else { self.losses.saturating_add(1) };
             self.doublings = if met_a_crowd || self.losses >= self.losses_max() {
                 self.doublings.saturating_add(1).min(DOUBLINGS_MAX)

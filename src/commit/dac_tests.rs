@@ -147,6 +147,19 @@ fn losses_in_a_row_back_off_and_wins_come_back() {
 }
 
 #[test]
+fn a_store_that_has_become_slow_isnt_backed_off_from_twice() {
+    let mut dac = warm(&[3 * MS; 5]);
+    let mut most = Duration::ZERO;
+    for _ in 0..12 {
+        dac.note(&attempt(15 * MS, false));
+        dac.note(&attempt(15 * MS, true));
+        most = most.max(interval(dac.clone(), &seen(100)));
+    }
+    assert!(close(interval(dac, &seen(100)), 15 * MS * 200), "as its cost says");
+    assert!(most <= 15 * MS * 200 * 2, "and hardly more meanwhile: {most:?}");
+}
+
+#[test]
 fn a_queue_that_was_met_says_how_many_are_there() {
     let mut dac = warm(&[3 * MS]);
     dac.note(&attempt(603 * MS, false));
