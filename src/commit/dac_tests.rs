@@ -160,6 +160,17 @@ fn a_store_that_has_become_slow_isnt_backed_off_from_twice() {
 }
 
 #[test]
+fn a_collapse_isnt_taken_for_the_pace_of_the_store() {
+    let mut dac = warm(&[3 * MS; 5]);
+    for _ in 0..COSTS_KEPT {
+        dac.note(&attempt(9000 * MS, false));
+    }
+    assert_eq!(dac.cost(), 12 * MS, "every attempt of the window stood behind a crowd");
+    dac.note(&attempt(3 * MS, true));
+    assert_eq!(dac.cost(), 3 * MS, "and the first that didn't says so");
+}
+
+#[test]
 fn a_queue_that_was_met_says_how_many_are_there() {
     let mut dac = warm(&[3 * MS]);
     dac.note(&attempt(603 * MS, false));
