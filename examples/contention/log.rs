@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use batchweave::commit::dac::{Census, Live};
+use batchweave::commit::census::{Census, Live};
 use batchweave::format::record::{Parts, Record};
 use batchweave::log::apply::Commit;
 use batchweave::log::state::State;

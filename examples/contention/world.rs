@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use batchweave::commit::dac::Live;
+use batchweave::commit::census::Live;
 use batchweave::commit::pacing::{Attempt, Observed, Pacing, Verdict};
 
 use crate::figures::Figures;

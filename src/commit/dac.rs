@@ -17,7 +17,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-pub use super::census::{Census, Live, live};
 use super::pacing::{Attempt, Observed, Pacing, Verdict};
 
 /// Own attempts of which the least cost counts: few, so that a store that has become slow is believed soon.

@@ -23,7 +23,7 @@ pub struct Observed {
     pub since: Duration,
     /// The queue has no more room: the application waits.
     pub is_full: bool,
-    /// Live producers, this one among them; see [`live`](super::dac::live).
+    /// Live producers, this one among them; see [`live`](super::census::live).
     pub producers: u32,
     /// The largest cost of an attempt that records of other live producers carry; zero if none is known.
     pub attempt_of_others: Duration,
