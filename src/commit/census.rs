@@ -2,7 +2,7 @@
 //!
 //! - Whoever has opened or committed among the last `4 N` commits is live, N being the number of those. So a
 //!   cold start counts, since every producer begins with its Open, and the dead fade without a clock.
-//! - N is the least such number from [`PRODUCERS_MIN`] on: names that are open and silent fade after a few
+//! - N is the least such number from eight on: names that are open and silent fade after a few
 //!   commits of the others, not after four commits for each silent name.
 //! - The own name always counts.
 //!
