@@ -84,7 +84,7 @@ impl Store {
     /// for byte in 0..5 {
     ///     let mut draft = producer.draft()?;
     ///     draft.add_slice(&[byte; 100], Counts::default())?;
-    ///     producer.publish(draft, [byte])?.wait()?;
+    ///     producer.publish_now(draft, [byte])?;
     /// }
     /// let dest = directory.path().join("some");
     /// store.copy_to(&dest, Some(Step::new(2)..Step::new(4)))?;
@@ -213,7 +213,7 @@ impl Copy {
         let missing = || Error::new(ErrorKind::Invalid, "the copy's producer isn't there");
         let producer = self.producers.get_mut(&part.producer).ok_or_else(missing)?;
         producer.set_compression(if part.packed { Compression::Zstd(ZSTD_LEVEL) } else { Compression::None });
-        std::mem::swap(producer.spare(), &mut self.buffer);
+        producer.swap_spare(&mut self.buffer);
         let mut draft = producer.draft()?;
         for number in part.slices.clone() {
             let slice = batch.slice(usize::try_from(number).unwrap_or(usize::MAX))?;
@@ -224,8 +224,8 @@ impl Copy {
             draft.attach(&part.attachment)?;
         }
         draft.metadata(&part.metadata)?;
-        producer.publish(draft, &part.state)?.wait()?;
-        std::mem::swap(producer.spare(), &mut self.buffer);
+        producer.publish_now(draft, &part.state)?;
+        producer.swap_spare(&mut self.buffer);
         Ok(())
     }
 

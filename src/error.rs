@@ -107,6 +107,17 @@ impl Error {
         self
     }
 
+    /// The same error once more, for another who waits for the same thing.
+    pub(crate) fn again(&self) -> Self {
+        let source = self.0.source.as_ref().map(|source| match source.raw_os_error() {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::new(source.kind(), source.to_string()),
+        });
+        let Inner { kind, version, step, .. } = *self.0;
+        let (what, path) = (self.0.what.clone(), self.0.path.clone());
+        Self(Box::new(Inner { kind, what, path, version, step, source }))
+    }
+
     /// What happened, without the place: for a report that names the place beside it.
     pub(crate) fn sentence(&self) -> String {
         match self.errno() {

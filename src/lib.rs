@@ -13,14 +13,14 @@
 //!
 //! // A producer: a named writer. Opening the name takes over from any older process that had it.
 //! let mut producer = store.producer("tok-017")?;
-//! let mut cursor = String::from_utf8_lossy(producer.state()).parse().unwrap_or(0u64); // where it left off
+//! let mut cursor = String::from_utf8_lossy(&producer.state()).parse().unwrap_or(0u64); // where it left off
 //! while cursor < 3 {
 //!     let mut draft = producer.draft()?; // a staged file that nobody sees
 //!     for microbatch in 0..8u8 {
 //!         draft.add_slice(&[microbatch; 1000], Counts { samples: 1, tokens: 1000 })?;
 //!     }
 //!     cursor += 1;
-//!     producer.publish(draft, cursor.to_string())?.wait()?; // the step and the cursor, both or neither
+//!     producer.publish(draft, cursor.to_string())?; // the step and the cursor, both or neither
 //! }
 //! producer.finish()?;
 //! store.close(false)?;
@@ -97,6 +97,7 @@ mod share;
 mod snapshot;
 mod stats;
 mod store;
+mod turns;
 
 // What the feature `internals` opens to the simulator, the fuzzers and the contract suite.
 #[cfg(feature = "internals")]
@@ -157,3 +158,4 @@ pub use share::Share;
 pub use stats::Stats;
 pub use storage::{Attempt, Calls, Finding, Mount, Report};
 pub use store::{Info, ProducerInfo, Store, doctor};
+pub use turns::TurnsInfo;

@@ -85,6 +85,21 @@ pub const DRAFT_BUFFER_BYTES: usize = 256 << 10;
 /// A piece of a large slice that is hashed and then written while it is still in the cache.
 pub const DRAFT_PIECE_BYTES: usize = 256 << 10;
 
+/// A piece of what is copied from file to file through memory, where the filesystem can't do it by itself.
+pub const FILE_COPY_PIECE_BYTES: usize = 1 << 20;
+
+/// Published parts that wait to be committed, unless told: enough for the pace of some hundred producers, and
+/// each holds a descriptor and a write buffer.
+pub const QUEUE_PARTS_DEFAULT: usize = 16;
+/// How long a producer that is dropped goes on committing what waits: who ends by an error shall end.
+pub const DROP_FLUSH_MAX: Duration = Duration::from_secs(60);
+/// A part of more bytes gets a commit of its own: to copy it costs more than an attempt.
+pub const GROUP_PART_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the parts that are put into one commit.
+pub const GROUP_BYTES_MAX: u64 = 64 << 20;
+/// Parts that are put into one commit.
+pub const GROUP_PARTS_MAX: usize = 1024;
+
 /// Prefetch window in steps.
 pub const WINDOW_STEPS_DEFAULT: usize = 8;
 /// Prefetch window in bytes; never taken from the node's memory.
@@ -94,6 +109,9 @@ pub const INDEX_CACHE: usize = 4;
 
 /// A group's progress is told at most this often: it is for people and for producers that wait.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// All producers of a store together ask its groups once in this time whether they are hungry, so that the
+/// calls don't grow with their number.
+pub const HUNGER_LOOK: Duration = Duration::from_millis(100);
 /// Room that only parts may not use, at least: what a stuck job is helped with are control records.
 pub const MARGIN_BYTES_MIN: u64 = 256 << 20;
 /// ... or this part of the disk, if that is more.

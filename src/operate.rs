@@ -42,7 +42,7 @@ impl Store {
     /// for cursor in 1..=5 {
     ///     let mut draft = producer.draft()?;
     ///     draft.add_slice(&[cursor; 100], Counts::default())?;
-    ///     producer.publish(draft, [cursor])?.wait()?;
+    ///     producer.publish_now(draft, [cursor])?;
     /// }
     ///
     /// let would = store.preview_rewind(Step::new(3), RewindOptions::new())?;
@@ -87,7 +87,7 @@ impl Store {
     /// for byte in 0..3 {
     ///     let mut draft = producer.draft()?;
     ///     draft.add_slice(&[byte; 100], Counts::default())?;
-    ///     producer.publish(draft, [])?.wait()?;
+    ///     producer.publish_now(draft, [])?;
     /// }
     /// store.skip(Step::new(1), Step::new(1), "the loss explodes on it")?;
     ///
@@ -113,7 +113,8 @@ impl Store {
     /// such name. Opened again, it begins anew, at sequence 0 and without a state.
     ///
     /// # Errors
-    /// `Invalid` when it hasn't finished, or its last part isn't below the floor; `Contended`, `Full`, `Io`.
+    /// `Invalid` when it hasn't finished, its last part isn't below the floor, or it is in the ring of those
+    /// that take turns; `Contended`, `Full`, `Io`.
     ///
     /// ```
     /// use batchweave::{Options, Store};
@@ -158,7 +159,7 @@ impl Store {
     /// for byte in 0..20 {
     ///     let mut draft = producer.draft()?;
     ///     draft.add_slice(&[byte; 100], Counts::default())?;
-    ///     producer.publish(draft, [])?.wait()?;
+    ///     producer.publish_now(draft, [])?;
     /// }
     /// let index = root.join("index").join("000000000000");
     /// let bytes = std::fs::read(&index)?;

@@ -248,7 +248,7 @@ pub struct Bounds {
     /// At most this many published steps that the slowest live group hasn't delivered yet; none by default.
     /// Groups tell of their progress once a second; one that doesn't isn't waited for.
     pub lead_steps: Option<u64>,
-    /// How long to wait before that is a `Timeout` (default 30 min).
+    /// How long to wait, for room or for a turn, before that is a `Timeout` (default 30 min).
     pub timeout: Duration,
 }
 

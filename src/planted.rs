@@ -122,6 +122,12 @@ bugs! {
     /// R6: a segment is removed as soon as the next one is begun, so nobody who looks at the marks sees that
     /// the log has moved on. Needs a reclaim while a writer or reader is in the segment before the newest.
     RemovedEarly "removed-early",
+    /// Turns are counted by versions, void commits and control records among them, not by parts: so the order
+    /// of producers depends on who else commits. Needs a ring, and an Open or a Retire among its parts.
+    TurnsByVersion "turns-by-version",
+    /// Replay takes parts out of turn, and so does their writer, who doesn't wait. Needs a ring of producers
+    /// that aren't as fast as each other.
+    TurnIgnored "turn-ignored",
 }
 
 /// The bug that is planted, by its place from 1; 0 for none.

@@ -72,6 +72,8 @@ pub struct Info {
     pub producers: usize,
     /// How many groups it knows.
     pub groups: usize,
+    /// Whose turn it is to publish; none where producers don't take turns.
+    pub turn: Option<Name>,
 }
 
 /// What a store knows of a producer.
@@ -277,6 +279,7 @@ impl Store {
             retained_bytes: state.bytes_written.saturating_sub(state.bytes_reclaimed),
             producers: state.producers.len(),
             groups: state.groups.len(),
+            turn: state.turn().map(|(_, name, _)| name.clone()),
         })
     }
 

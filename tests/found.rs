@@ -55,7 +55,7 @@ impl Home {
 fn publish(producer: &mut Producer, byte: u8) -> Result<Published, PublishError> {
     let mut draft = producer.draft().unwrap();
     draft.add_slice(&[byte; 1000], Counts::default()).unwrap();
-    Ok(producer.publish(draft, [byte])?.wait().unwrap())
+    producer.publish_now(draft, [byte])
 }
 
 /// The last bytes of a commit were only skipped, not written: its file was shorter than its header says.
@@ -67,7 +67,7 @@ fn a_commit_that_ends_in_padding_is_as_long_as_it_says() {
         let mut draft = producer.draft().unwrap();
         draft.add_slice(b"x", Counts::default()).unwrap();
         draft.attach(&vec![7; length]).unwrap();
-        let published = producer.publish(draft, []).unwrap().wait().unwrap();
+        let published = producer.publish_now(draft, []).unwrap();
         let batch = home.store.batch(published.step).unwrap();
         assert_eq!(&*batch.slice(0).unwrap(), b"x");
         assert_eq!(batch.attachments().unwrap()[0].len(), length);
@@ -113,7 +113,7 @@ fn an_unknown_commit_is_kept_over_later_errors() {
     home.fault.set_plan(Plan::new().fail(Match::method(Method::OpenDir).named("marks"), EIO));
     let next = publish(&mut producer, 16).unwrap_err();
     home.fault.set_plan(Plan::new());
-    producer.publish(*next.draft.expect("nothing of it was tried"), [16]).unwrap().wait().unwrap();
+    producer.publish_now(*next.draft.expect("nothing of it was tried"), [16]).unwrap();
     assert_eq!((0..17).map(|step| home.first_byte(step)).collect::<Vec<_>>(), (0..17).collect::<Vec<_>>());
     assert_eq!(producer.state(), [16]);
 }
@@ -127,7 +127,7 @@ fn flush_brings_the_state_of_what_it_settles() {
     assert!(publish(&mut producer, 1).is_err());
     home.fault.set_plan(Plan::new());
     producer.flush().unwrap();
-    assert_eq!((producer.next_sequence().get(), producer.state()), (1, &[1][..]));
+    assert_eq!((producer.next_sequence().get(), producer.state()), (1, vec![1]));
 }
 
 /// A draft that was given back couldn't be published again.
@@ -138,12 +138,12 @@ fn a_draft_given_back_is_published_as_the_same_file() {
     let mut draft = producer.draft().unwrap();
     draft.add_slice(b"x", Counts::default()).unwrap();
     home.store.close(false).unwrap();
-    let refused = producer.publish(draft, [1]).unwrap_err();
+    let refused = producer.publish_now(draft, [1]).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Invalid);
     home.store.reopen().unwrap();
-    let other_state = producer.publish(*refused.draft.unwrap(), [2]).unwrap_err();
+    let other_state = producer.publish_now(*refused.draft.unwrap(), [2]).unwrap_err();
     assert_eq!(other_state.error.kind(), ErrorKind::Invalid, "its file has a state in it");
-    producer.publish(*other_state.draft.unwrap(), [1]).unwrap().wait().unwrap();
+    producer.publish_now(*other_state.draft.unwrap(), [1]).unwrap();
     assert_eq!(home.first_byte(0), b'x');
     assert_eq!(fs::read_dir(home.path("stage")).unwrap().count(), 0);
 }

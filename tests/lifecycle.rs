@@ -17,6 +17,8 @@ mod stops;
 mod support;
 #[path = "lifecycle/to_the_floor.rs"]
 mod to_the_floor;
+#[path = "lifecycle/turns.rs"]
+mod turns;
 
 use std::sync::Arc;
 

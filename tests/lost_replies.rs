@@ -65,7 +65,7 @@ fn see_through(store: &Store, mut producer: Producer, sequence: u64) -> Producer
                 }
             },
         };
-        match producer.publish(whole, state("a", sequence)) {
+        match producer.publish_now(whole, state("a", sequence)) {
             Ok(_) => return producer,
             Err(failed) => {
                 check_kind(&failed.error);
@@ -216,14 +216,14 @@ fn an_unknown_outcome_keeps_every_file_and_the_same_file_is_tried_again() {
         let plan = plan.fail(Match::method(Method::Open).named("log/0"), errno::EIO);
         let draft = draft(&mut producer, 1).unwrap();
         process.set_plan(plan);
-        let failed = producer.publish(draft, state("a", sequence)).unwrap_err();
+        let failed = producer.publish_now(draft, state("a", sequence)).unwrap_err();
         assert_eq!((failed.error.kind(), failed.draft.is_none()), (ErrorKind::Io, true), "{}", failed.error);
         let staged: Vec<String> =
             disk.paths().into_iter().filter(|path| path.starts_with("store/stage/a.")).collect();
         assert_eq!(staged.len(), 1, "the file of unknown outcome stays: {:?}", disk.paths());
         // Other drafts wait for it.
         let next = producer.draft().unwrap();
-        let refused = producer.publish(next, "never").unwrap_err();
+        let refused = producer.publish_now(next, "never").unwrap_err();
         assert_eq!(refused.error.kind(), ErrorKind::Io, "{}", refused.error);
         assert!(refused.draft.is_some(), "the later draft is untouched");
         drop(refused);
@@ -259,7 +259,7 @@ fn a_producer_dropped_with_an_unknown_outcome_removes_nothing_and_a_new_one_know
             let draft = draft(&mut producer, 1).unwrap();
             process.set_plan(plan.fail(Match::method(Method::Open).named("log/0"), errno::ETIMEDOUT));
             let before = disk.paths().iter().filter(|path| path.contains("stage/a.")).count();
-            producer.publish(draft, state("a", sequence)).unwrap_err();
+            producer.publish_now(draft, state("a", sequence)).unwrap_err();
             let removed = process.count(Method::Remove);
             drop((producer, store));
             assert_eq!(process.count(Method::Remove), removed, "a file of unknown outcome is removed (R2)");
@@ -285,14 +285,14 @@ fn a_file_whose_sync_or_close_failed_is_never_published() {
             let sequence = producer.next_sequence().get();
             let draft = draft(&mut producer, 1).unwrap();
             process.set_plan(Plan::new().fail(Match::method(method).named("stage/a.").nth(1), errno));
-            let failed = producer.publish(draft, state("a", sequence)).unwrap_err();
+            let failed = producer.publish_now(draft, state("a", sequence)).unwrap_err();
             let full = errno != errno::EIO;
             assert_eq!(failed.error.kind(), if full { ErrorKind::Full } else { ErrorKind::Io });
             assert_eq!(failed.error.errno(), Some(errno));
             let broken =
                 process.trace().into_iter().rev().find(|call| matches!(call.outcome, Outcome::Failed(_)));
             let file = broken.expect("the failed call").on;
-            let again = producer.publish(*failed.draft.expect("nothing is in"), "state").unwrap_err();
+            let again = producer.publish_now(*failed.draft.expect("nothing is in"), "state").unwrap_err();
             assert_eq!(
                 again.error.kind(),
                 ErrorKind::Invalid,
@@ -321,7 +321,7 @@ fn a_failed_sync_of_the_directory_poisons_and_a_new_producer_knows() {
     let sequence = producer.next_sequence().get();
     let draft = draft(&mut producer, 1).unwrap();
     process.set_plan(Plan::new().fail(Match::method(Method::SyncDir).named("log/0").nth(1), errno::EIO));
-    let failed = producer.publish(draft, state("a", sequence)).unwrap_err();
+    let failed = producer.publish_now(draft, state("a", sequence)).unwrap_err();
     assert_eq!((failed.error.kind(), failed.draft.is_none()), (ErrorKind::Io, true));
     for error in
         [producer.flush().unwrap_err(), producer.draft().unwrap_err(), producer.finish().unwrap_err()]
@@ -352,7 +352,7 @@ fn what_replay_finds_in_is_acknowledged_only_after_a_sync() {
     let sequence = producer.next_sequence().get();
     let lost = Plan::new().lose_reply(Match::method(Method::Link), errno::EIO);
     process.set_plan(lost.fail(Match::method(Method::Open).named("log/0"), errno::EIO));
-    producer.publish(draft, state("a", sequence)).unwrap_err();
+    producer.publish_now(draft, state("a", sequence)).unwrap_err();
     other.set_plan(Plan::new().fail(Match::method(Method::SyncDir), errno::EIO));
     publish(&mut rival).unwrap_err();
     process.set_plan(Plan::new());

@@ -11,6 +11,8 @@
 mod lifetimes;
 #[expect(dead_code, reason = "what examines crashes in memory isn't needed here")]
 mod support;
+#[path = "processes/turns.rs"]
+mod turns;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

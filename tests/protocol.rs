@@ -17,6 +17,8 @@ mod groups;
 mod history;
 #[path = "protocol/litter.rs"]
 mod litter;
+#[path = "protocol/queue.rs"]
+mod queue;
 #[path = "protocol/reclaim.rs"]
 mod reclaim;
 #[path = "protocol/reclaim_races.rs"]
@@ -411,7 +413,7 @@ fn a_writer_with_stale_look_ups_loses_its_race_and_goes_on() {
         process.set_plan(plan);
         let sequence = stale.next_sequence().get();
         let draft = draft(&mut stale, 1).unwrap();
-        let mut published = stale.publish(draft, state("a", sequence)).map(drop);
+        let mut published = stale.publish_now(draft, state("a", sequence)).map(drop);
         for _ in 0..8 {
             let Err(failed) = &published else { break };
             assert!(failed.draft.is_none() && failed.error.kind() == ErrorKind::Io, "{failed:?}");

@@ -59,7 +59,7 @@ fn add(producer: &mut Producer, slices: &[Vec<u8>]) {
     }
     draft.metadata(&[slices.len() as u8]).unwrap();
     draft.attach(&vec![7; slices.len() * 10]).unwrap();
-    producer.publish(draft, "state").unwrap().wait().unwrap();
+    producer.publish_now(draft, "state").unwrap();
 }
 
 /// Slices of differing lengths, empty ones among them; `seed` tells steps apart.
@@ -266,7 +266,7 @@ fn add_zeros(producer: &mut Producer, lengths: &[u64]) {
         slice.write_all(&[9]).unwrap();
         slice.finish(Counts::default()).unwrap();
     }
-    producer.publish(draft, "").unwrap().wait().unwrap();
+    producer.publish_now(draft, "").unwrap();
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn clean(report: &VerifyReport) {
 fn publish(producer: &mut Producer, state: &[u8], fill: impl FnOnce(&mut Draft)) {
     let mut draft = producer.draft().unwrap();
     fill(&mut draft);
-    producer.publish(draft, state).unwrap().wait().unwrap();
+    producer.publish_now(draft, state).unwrap();
 }
 
 fn counts(samples: u64) -> Counts {

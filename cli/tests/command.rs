@@ -4,6 +4,8 @@
 //! clock. Kinds of error that need another filesystem or a race have their codes checked beside the table,
 //! in `failure`.
 
+#[path = "command/bench.rs"]
+mod bench;
 #[path = "command/copy.rs"]
 mod copy;
 #[path = "command/lifecycle.rs"]

@@ -15,6 +15,9 @@
 //!   under them all, and starts them again.
 //! - `proof.rs` then compares corpus, store and what was trained: every window once, in order, nothing twice.
 //!
+//! With `--turns` the producers take turns, and the order is proved too: whoever is killed when, every run on
+//! the same text prints the same digest of which step has which windows.
+//!
 //! `cargo run --release --example pretrain` trains on the sources of this crate's own dependencies; give it
 //! files or directories to train on something else. It exits with 0 if all is proved, 3 if a proof failed, 1
 //! if the run broke off, 2 if it was called wrongly.
@@ -44,15 +47,17 @@ use corpus::Corpus;
 use job::{Job, Result, Role};
 use space::Space;
 
-const USAGE: &str = "usage: pretrain [--mb N] [--store DIR] [--keep] [PATH...]
+const USAGE: &str = "usage: pretrain [--mb N] [--turns] [--store DIR] [--keep] [PATH...]
   PATH...      files or directories to train on, instead of the sources of this crate's dependencies
   --mb N       take at most N MB of them, the first by path (default 24)
+  --turns      let the producers take turns: then every run delivers the same, in the same order
   --store DIR  put the store there (new or empty) and leave it there
   --keep       leave the run's temporary directory, which is removed otherwise if all is well";
 
 struct Args {
     paths: Vec<PathBuf>,
     megabytes: u64,
+    turns: bool,
     store: Option<PathBuf>,
     keep: bool,
 }
@@ -81,11 +86,12 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
-    let mut args = Args { paths: Vec::new(), megabytes: 24, store: None, keep: false };
+    let mut args = Args { paths: Vec::new(), megabytes: 24, turns: false, store: None, keep: false };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--mb" => args.megabytes = words.next()?.parse().ok().filter(|megabytes| *megabytes > 0)?,
             "--store" => args.store = Some(words.next()?.into()),
+            "--turns" => args.turns = true,
             "--keep" => args.keep = true,
             option if option.starts_with('-') => return None,
             _ => args.paths.push(word.into()),
@@ -107,6 +113,9 @@ fn run(args: &Args) -> Result<bool> {
     // Segments as small as they may be, so that even this short run fills many, and most can be freed.
     let options = Options::new().divisor(job::SLICES as u32).segment_size(16);
     let store = Store::create(&path, options)?;
+    if args.turns {
+        store.set_turns((0..job::PARTITIONS).map(job::producer_name), 1)?;
+    }
 
     println!("corpus   {corpus}");
     println!("store    {}", path.display());

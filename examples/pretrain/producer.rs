@@ -1,12 +1,14 @@
-//! A producer: packs its partition of the corpus and publishes it, one global batch after the other.
+//! A producer: packs its partition of the corpus and publishes it, one global batch after the other. While
+//! one is packed, those before it are committed.
 //!
 //! It may die at any instruction. The next process that opens the name fences it and goes on from the cursor
 //! that was committed with the last batch that is in: nothing is left out, nothing comes twice. A rewind
 //! takes that cursor back with the batches, and fences it too: it ends, and is started again.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
-use batchweave::{Bounds, Counts, Error, Store};
+use batchweave::{Bounds, Counts, Error, Store, Ticket};
 
 use crate::corpus::{Corpus, Cursor, Packer, WINDOW, Window};
 use crate::job::{Job, PATIENCE, RETAINED_BYTES_MAX, Result, SLICES, Said, WINDOWS_PER_BATCH, producer_name};
@@ -17,12 +19,13 @@ pub fn produce(job: &Job, partition: usize) -> Result<()> {
     let mut producer = store.producer(&producer_name(partition))?;
     producer.set_bounds(Bounds::new().retained_bytes(RETAINED_BYTES_MAX).timeout(PATIENCE));
     let cursor = match producer.state() {
-        [] => Cursor::default(),
-        committed => serde_json::from_slice(committed)?,
+        none if none.is_empty() => Cursor::default(),
+        committed => serde_json::from_slice(&committed)?,
     };
     let mut packer = Packer::new(&corpus, partition, cursor);
     Said::Opened { batches: producer.next_sequence().get() }.say()?;
 
+    let mut tickets = VecDeque::new();
     while let Some(windows) = next_windows(&mut packer)? {
         let mut draft = producer.draft()?;
         // Always 8 slices, also when there is too little left to fill them.
@@ -39,11 +42,22 @@ pub fn produce(job: &Job, partition: usize) -> Result<()> {
         }
         let ids: Vec<u8> = windows.iter().flat_map(|window| window.id.to_le_bytes()).collect();
         draft.attach(&ids)?;
-        let ticket = producer.publish(draft, serde_json::to_vec(&packer.cursor)?).map_err(Error::from)?;
-        let published = ticket.wait()?;
+        let cursor = serde_json::to_vec(&packer.cursor)?;
+        tickets.push_back(producer.publish(draft, cursor).map_err(Error::from)?);
+        say_committed(&mut tickets)?;
+    }
+    producer.flush()?;
+    say_committed(&mut tickets)?;
+    producer.finish()?;
+    Ok(())
+}
+
+/// Says how far it is committed.
+fn say_committed(tickets: &mut VecDeque<Ticket>) -> Result<()> {
+    while let Some(published) = tickets.front().and_then(Ticket::published) {
+        tickets.pop_front();
         Said::Published { batches: published.sequence.next().get() }.say()?;
     }
-    producer.finish()?;
     Ok(())
 }
 

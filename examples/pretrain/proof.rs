@@ -6,6 +6,7 @@
 //!   one at which the next life began.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use batchweave::{Batch, Store};
@@ -27,6 +28,8 @@ pub struct Proof {
     pub failed: Vec<String>,
     pub loss_first: f32,
     pub loss_last: f32,
+    /// A digest of which step has which windows, with their bytes: the same of runs that delivered the same.
+    pub order: u64,
     /// Of all calls of `next_batch`, in order of length.
     waits_us: Vec<f64>,
 }
@@ -55,9 +58,11 @@ pub fn prove(corpus: &Corpus, store: &Store, run: &Path, driven: &Driven, space:
     let loss_first = losses.first().copied().unwrap_or(f32::NAN);
     let loss_last = last.iter().sum::<f32>() / last.len() as f32;
 
-    let mut proof = Proof { proved: Vec::new(), failed: Vec::new(), loss_first, loss_last, waits_us };
+    let order = order_of(&history);
+    let mut proof = Proof { proved: Vec::new(), failed: Vec::new(), loss_first, loss_last, order, waits_us };
     for verdict in [
         history_is_whole(&history, store.info()?.next_step.get()),
+        turns_are_kept(corpus, store, &history)?,
         corpus_is_delivered(corpus, &history)?,
         store_is_delivered(store, &history)?,
         lives_continue(&lives, &driven.begins),
@@ -83,6 +88,32 @@ fn history_is_whole(history: &[&Trained], steps: u64) -> Verdict {
         return Err(format!("what the model has seen isn't exactly steps 0..{steps}"));
     }
     Ok(format!("the model has seen steps 0..{steps}, each once, in order"))
+}
+
+fn order_of(history: &[&Trained]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    history.iter().for_each(|trained| (trained.step, &trained.windows).hash(&mut hasher));
+    hasher.finish()
+}
+
+/// Where producers take turns: round and round, each a batch, without those that have no more.
+fn turns_are_kept(corpus: &Corpus, store: &Store, history: &[&Trained]) -> Result<Verdict> {
+    if store.turns()?.is_none() {
+        return Ok(Ok("the producers published freely, so another run has another order".to_owned()));
+    }
+    let rounds = (0..PARTITIONS).map(|partition| corpus.batches(partition)).max().unwrap_or(0);
+    let round = |round| (0..PARTITIONS).filter(move |partition| corpus.batches(*partition) > round);
+    let expected = (0..rounds).flat_map(round);
+    let mut found = history.iter().zip(expected);
+    let of = |trained: &Trained, partition| {
+        trained.windows.iter().all(|(id, _)| Window { id: *id, tokens: &[] }.partition() == partition)
+    };
+    Ok(match found.find(|(trained, partition)| !of(trained, *partition)) {
+        Some((trained, partition)) => {
+            Err(format!("step {} isn't of {}, whose turn it was", trained.step, producer_name(partition)))
+        }
+        None => Ok("the producers took turns, so every run has this order".to_owned()),
+    })
 }
 
 /// Every window of the corpus is in the history exactly once, in the order of its partition, with its bytes.

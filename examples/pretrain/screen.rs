@@ -83,6 +83,7 @@ pub fn table(driven: &Driven, proof: &Proof, space: &Space, corpus: &Corpus) {
     let (retained, on_disk) = (space.retained_bytes as f64 / 1e6, space.disk_bytes as f64 / 1e6);
     println!("written  {written:.1} MB, {dropped:.1} MB of it rewound again");
     println!("retained {retained:.1} MB of it, from step {}; on disk {on_disk:.1} MB", space.floor);
+    println!("order    {:016x} of steps and windows", proof.order);
     println!("freed    {} segments, {} indexes", space.segments, space.indexes);
     for event in &driven.events {
         println!("event    {event}");

@@ -43,7 +43,7 @@ fn publish(producer: &mut Producer) -> u64 {
     let mut draft = producer.draft().unwrap();
     draft.add_slice(b"a slice", Counts { samples: 1, tokens: 2 }).unwrap();
     draft.metadata(b"metadata").unwrap();
-    producer.publish(draft, b"a state").unwrap().wait().unwrap().version.get()
+    producer.publish_now(draft, b"a state").unwrap().version.get()
 }
 
 /// A store that grows, seen at some of its lengths.

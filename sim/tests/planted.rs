@@ -12,7 +12,7 @@ use std::process::Command;
 use batchweave::planted::Bug;
 
 /// Bugs, and the schedules within which each has to be caught.
-const LIMITS: [(Bug, u64); 27] = [
+const LIMITS: [(Bug, u64); 29] = [
     (Bug::AckOnLink, 1000),
     (Bug::AckOnReread, 1000),
     (Bug::EexistTrusted, 6000),
@@ -40,6 +40,8 @@ const LIMITS: [(Bug, u64); 27] = [
     (Bug::SkipSilent, 100),
     (Bug::ReclaimOlderView, 1000),
     (Bug::RemovedEarly, 4000),
+    (Bug::TurnsByVersion, 100),
+    (Bug::TurnIgnored, 100),
 ];
 
 /// The program that looks for a planted bug, built with the cfg.

@@ -16,6 +16,7 @@ pub mod bounds;
 pub mod census;
 pub mod dac;
 pub mod failure;
+pub mod pacer;
 pub mod pacing;
 pub mod publish;
 pub mod retention;

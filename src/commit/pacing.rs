@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 /// What a producer sees when it asks whether to commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// The time, by the clock of [`Env::now`](crate::env::Env::now).
     pub now: Duration,

@@ -6,7 +6,11 @@
 //! - Acknowledged is what a directory sync has made durable, also when replay finds it in already (R3).
 //! - A failed directory sync leaves the outcome open for good: the caller is poisoned.
 
+use std::time::Duration;
+
 use super::failure::Failure;
+use super::pacer::Pacer;
+use super::pacing::Attempt;
 use super::publish::{self, Put};
 use super::staged::{self, Control, Staged};
 use super::{ballast, boundary, staged::discard};
@@ -52,15 +56,23 @@ pub fn append(
     stage: &Dir,
     staged: &Staged,
     settled: impl Fn(&State) -> Settled,
+    pacer: Option<&mut Pacer>,
 ) -> Result<Appended, Failure> {
-    let appended = append_or_fail(log, tail, stage, staged, settled);
-    match &appended {
-        Err(Failure::Unknown(error) | Failure::Not(error)) => tail.suspect(error),
-        // A directory that was open when its sync failed may sync well from now on, and prove nothing (R3).
-        Err(Failure::Poisoned(_)) => tail.forget_handles(),
-        _ => {}
+    let appended = append_or_fail(log, tail, stage, staged, settled, pacer);
+    if let Err(failure) = &appended {
+        after_failure(tail, failure);
     }
     appended
+}
+
+/// What a failed attempt means for what is known of the log.
+pub fn after_failure(tail: &mut Tail, failure: &Failure) {
+    match failure {
+        Failure::Unknown(error) | Failure::Not(error) => tail.suspect(error),
+        // A directory that was open when its sync failed may sync well from now on, and prove nothing (R3).
+        Failure::Poisoned(_) => tail.forget_handles(),
+        Failure::Never(_) | Failure::Gone(_) => {}
+    }
 }
 
 fn append_or_fail(
@@ -69,58 +81,98 @@ fn append_or_fail(
     stage: &Dir,
     staged: &Staged,
     settled: impl Fn(&State) -> Settled,
+    mut pacer: Option<&mut Pacer>,
 ) -> Result<Appended, Failure> {
-    let mut stalled = 0u32;
-    let mut astray = None;
-    for lost in 0..=COMMIT_ATTEMPTS_MAX {
-        match settled(&tail.state) {
-            Settled::In(_) if lost > 0 && is_planted(Bug::EexistTrusted) => {}
-            Settled::In(version) => {
-                sync_holder(log, version)?;
-                unstage(log, stage, staged);
-                return Ok(Appended { version, lost });
-            }
-            Settled::Never(error) => return Err(Failure::Never(error)),
-            Settled::Open => {}
+    let mut attempts = Attempts::default();
+    let since = log.env.now();
+    loop {
+        if let Some(pacer) = &mut pacer {
+            pacer.pause(log, tail, since)?;
         }
-        if let Some((dir, version)) = astray.take() {
-            publish::take_back(log, stage, staged, &dir, version);
+        let began = log.env.now();
+        let tried = attempt(log, tail, stage, staged, &settled, &mut attempts);
+        if let (Some(pacer), Some(ended)) = (&mut pacer, attempts.verdict) {
+            let won = matches!(tried, Ok(Some(_)));
+            pacer.note(&Attempt { ended, cost: ended.saturating_sub(began), won });
         }
-        if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
-            return Err(refusal(log, &staged.commit.record, void));
-        }
-        if lost == COMMIT_ATTEMPTS_MAX {
-            // What the last attempt has come to is settled above.
-            break;
-        }
-        match link_next(log, tail, stage, staged, &mut astray)? {
-            Some(version) => return Ok(Appended { version, lost }),
-            // A lost race makes progress; without any, someone's name can be seen by link and not by open.
-            None if tail.advance(log, Care::Writing).map_err(Failure::Unknown)? == 0 => {
-                stalled = stalled.saturating_add(1);
-                tail.refresh(log);
-                if stalled > LOOK_AGAIN_MAX {
-                    let what = "a version is taken by a commit that can't be read";
-                    return Err(Failure::Unknown(
-                        Error::new(ErrorKind::Io, what).version(tail.state.next_version),
-                    ));
-                }
-            }
-            None => stalled = 0,
+        if let Some(appended) = tried? {
+            return Ok(appended);
         }
     }
-    let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
-    Err(Failure::Not(Error::new(ErrorKind::Contended, what).at(&log.path)))
 }
 
-/// One attempt at head+1. None when it was lost, or the log had moved on: replay decides what comes next.
-/// `astray` is then where it may have got a name that nobody reads.
+/// What the attempts at one staged commit have come to so far.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    /// How many lost.
+    pub lost: u32,
+    /// When the primitive of the last one had spoken: until then another's commit could come before.
+    pub verdict: Option<Duration>,
+    /// How many in a row found nothing new.
+    stalled: u32,
+    /// Where it may have got a name that nobody reads.
+    astray: Option<(Dir, Version)>,
+}
+
+/// One attempt at the head of the log as it was replayed. None if it was lost: the log is replayed on then.
+///
+/// # Errors
+/// See [`Failure`]; the caller tells the tail of it by [`after_failure`].
+pub fn attempt(
+    log: &Log,
+    tail: &mut Tail,
+    stage: &Dir,
+    staged: &Staged,
+    settled: impl Fn(&State) -> Settled,
+    attempts: &mut Attempts,
+) -> Result<Option<Appended>, Failure> {
+    attempts.verdict = None;
+    match settled(&tail.state) {
+        Settled::In(_) if attempts.lost > 0 && is_planted(Bug::EexistTrusted) => {}
+        Settled::In(version) => {
+            sync_holder(log, version)?;
+            unstage(log, stage, staged);
+            return Ok(Some(Appended { version, lost: attempts.lost }));
+        }
+        Settled::Never(error) => return Err(Failure::Never(error)),
+        Settled::Open => {}
+    }
+    if let Some((dir, version)) = attempts.astray.take() {
+        publish::take_back(log, stage, staged, &dir, version);
+    }
+    if let Some(void) = tail.state.judge(&staged.commit).map_err(Failure::Not)? {
+        return Err(refusal(log, &staged.commit.record, void));
+    }
+    if attempts.lost == COMMIT_ATTEMPTS_MAX {
+        // What the last attempt has come to is settled above.
+        let what = format!("others won all of {COMMIT_ATTEMPTS_MAX} attempts");
+        return Err(Failure::Not(Error::new(ErrorKind::Contended, what).at(&log.path)));
+    }
+    if let Some(version) = link_next(log, tail, stage, staged, attempts)? {
+        return Ok(Some(Appended { version, lost: attempts.lost }));
+    }
+    attempts.lost = attempts.lost.saturating_add(1);
+    // A lost race makes progress; without any, someone's name can be seen by link and not by open.
+    if tail.advance(log, Care::Writing).map_err(Failure::Unknown)? > 0 {
+        attempts.stalled = 0;
+        return Ok(None);
+    }
+    attempts.stalled = attempts.stalled.saturating_add(1);
+    tail.refresh(log);
+    if attempts.stalled > LOOK_AGAIN_MAX {
+        let what = "a version is taken by a commit that can't be read";
+        return Err(Failure::Unknown(Error::new(ErrorKind::Io, what).version(tail.state.next_version)));
+    }
+    Ok(None)
+}
+
+/// Links it as head+1. None when that was lost, or the log had moved on: replay decides what comes next.
 fn link_next(
     log: &Log,
     tail: &mut Tail,
     stage: &Dir,
     staged: &Staged,
-    astray: &mut Option<(Dir, Version)>,
+    attempts: &mut Attempts,
 ) -> Result<Option<Version>, Failure> {
     let version = tail.state.next_version;
     let segment = version.segment(log.segment_size());
@@ -133,10 +185,12 @@ fn link_next(
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     };
-    match publish::put(log, stage, staged, &dir, version) {
+    let put = publish::put(log, stage, staged, &dir, version);
+    attempts.verdict = Some(log.env.now());
+    match put {
         Put::Lost => return Ok(None),
         Put::Unknown(error) => {
-            *astray = Some((dir, version));
+            attempts.astray = Some((dir, version));
             return ask_replay(log, tail, staged, segment, error);
         }
         Put::Won => {}
@@ -146,7 +200,7 @@ fn link_next(
     let unsynced = is_planted(Bug::DirectoryUnsynced)
         || (is_planted(Bug::FloorUnsynced) && matches!(staged.commit.record, Some(Record::Floor { .. })));
     if !unsynced && sync(log, &dir, version)? == Synced::Removed {
-        *astray = Some((dir, version));
+        attempts.astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -154,7 +208,7 @@ fn link_next(
         || (is_planted(Bug::AckOnReread)
             && read::identity_afresh(log, version).is_ok_and(|found| found == Some(staged.identity())));
     if !believed && marks::moved_on(log, segment).map_err(Failure::Unknown)? {
-        *astray = Some((dir, version));
+        attempts.astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
@@ -269,7 +323,8 @@ fn acknowledge_present(log: &Log, tail: &Tail) -> Result<()> {
 fn refusal(log: &Log, record: &Option<Record>, void: Void) -> Failure {
     let kind = match void {
         Void::Fenced | Void::OutOfSequence => ErrorKind::Fenced,
-        Void::Overtaken => ErrorKind::Contended,
+        // In the next turn, or in the ring that there is by now, it is right.
+        Void::Overtaken | Void::BeyondTurn | Void::OtherRing => ErrorKind::Contended,
         Void::OtherGeneration => ErrorKind::Rewound,
         Void::BelowFloor => ErrorKind::Reclaimed,
         _ => ErrorKind::Invalid,
@@ -300,13 +355,28 @@ pub fn append_control(
     tail: &mut Tail,
     make: impl Fn(&State) -> Result<Option<Record>>,
     settled: impl Fn(&State, &Staged) -> Settled,
-) -> Result<Option<Version>> {
+) -> Result<Option<Appended>> {
+    append_control_paced(log, tail, make, settled, None)
+}
+
+/// As [`append_control`], each attempt when the pacer says so.
+///
+/// # Errors
+/// As [`append_control`].
+pub fn append_control_paced(
+    log: &Log,
+    tail: &mut Tail,
+    make: impl Fn(&State) -> Result<Option<Record>>,
+    settled: impl Fn(&State, &Staged) -> Settled,
+    pacer: Option<&mut Pacer>,
+) -> Result<Option<Appended>> {
     let make_for = |tail: &mut Tail| Ok(make(&tail.state)?.map(Control::from));
-    append_made(log, tail, make_for, |state, staged| match settled(state, staged) {
+    let settled = |state: &State, staged: &Staged| match settled(state, staged) {
         // Another state wants another record: this one is given up.
         Settled::Open if make(state).ok().flatten() != staged.commit.record => given_up(),
         other => other,
-    })
+    };
+    append_made_paced(log, tail, make_for, settled, pacer)
 }
 
 /// As [`append_control`], for a record that is too much to be made anew after every lost race: it is as long
@@ -319,17 +389,28 @@ pub fn append_made(
     tail: &mut Tail,
     make: impl Fn(&mut Tail) -> Result<Option<Control>>,
     settled: impl Fn(&State, &Staged) -> Settled,
-) -> Result<Option<Version>> {
+) -> Result<Option<Appended>> {
+    append_made_paced(log, tail, make, settled, None)
+}
+
+fn append_made_paced(
+    log: &Log,
+    tail: &mut Tail,
+    make: impl Fn(&mut Tail) -> Result<Option<Control>>,
+    settled: impl Fn(&State, &Staged) -> Settled,
+    mut pacer: Option<&mut Pacer>,
+) -> Result<Option<Appended>> {
     let stage = staged::open_stage(log)?;
     for _ in 0..COMMIT_ATTEMPTS_MAX {
         let Some(control) = make(tail)? else {
             return acknowledge_present(log, tail).map(|()| None);
         };
         let staged = staged::stage_control(log, tail, &stage, control)?;
-        match append_with_ballast(log, tail, &stage, &staged, |state| settled(state, &staged)) {
+        let settled = |state: &State| settled(state, &staged);
+        match append_with_ballast(log, tail, &stage, &staged, settled, pacer.as_deref_mut()) {
             Ok(appended) => {
                 ballast::renew(log);
-                return Ok(Some(appended.version));
+                return Ok(Some(appended));
             }
             Err(Failure::Never(error) | Failure::Not(error)) => {
                 discard(log, &stage, &staged.name);
@@ -353,8 +434,9 @@ fn append_with_ballast(
     stage: &Dir,
     staged: &Staged,
     settled: impl Fn(&State) -> Settled,
+    mut pacer: Option<&mut Pacer>,
 ) -> Result<Appended, Failure> {
-    let first = match append(log, tail, stage, staged, &settled) {
+    let first = match append(log, tail, stage, staged, &settled, pacer.as_deref_mut()) {
         Err(first @ (Failure::Not(_) | Failure::Unknown(_)))
             if first.error().kind() == ErrorKind::Full && ballast::give_up(log) =>
         {
@@ -362,7 +444,7 @@ fn append_with_ballast(
         }
         appended => return appended,
     };
-    match append(log, tail, stage, staged, settled) {
+    match append(log, tail, stage, staged, settled, pacer) {
         // R2: that this attempt has given it no name says nothing of what the first one may have.
         Err(Failure::Not(error)) if matches!(first, Failure::Unknown(_)) => Err(Failure::Unknown(error)),
         appended => appended,

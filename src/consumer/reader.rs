@@ -25,9 +25,10 @@ use crate::limits::{COMMIT_HEADER_BYTES, HISTORY_AGE_MAX, PROBE_INTERVAL_MIN, ST
 use crate::log::doorbell::saying;
 use crate::log::history::{Skipped, past};
 use crate::log::patience::{may_pass, unexplained};
-use crate::log::state::State;
+use crate::log::state::{ProducerState, State};
 use crate::log::tail::{Care, Tail};
 use crate::log::{Log, read};
+use crate::name::Name;
 use crate::position::Position;
 use crate::share::Share;
 
@@ -388,40 +389,25 @@ impl Reader {
     /// Who could publish the next step, and when each last committed, for a person who waits.
     pub(super) fn producers_in_words(&self) -> String {
         const MOST: usize = 8;
-        let mut unfinished: Vec<_> = {
+        let (mut unfinished, turn) = {
             let tail = self.log.tail.take();
+            let turn = tail.state.turn().map(|(_, name, _)| format!("it is the turn of {name}; "));
             let unfinished = tail.state.producers.iter().filter(|(_, producer)| !producer.finished);
-            unfinished.map(|(name, producer)| (producer.last_version, name.clone())).collect()
+            let of = |(name, producer): (&Name, &ProducerState)| (producer.last_version, name.clone());
+            (unfinished.map(of).collect::<Vec<_>>(), turn.unwrap_or_default())
         };
         unfinished.sort();
         if unfinished.is_empty() {
-            return "none is open".to_owned();
+            return turn + "none is open";
         }
         let more = unfinished.len().saturating_sub(MOST);
         let said: Vec<String> = unfinished
             .iter()
             .take(MOST)
-            .map(|(version, name)| self.producer_in_words(name, *version))
+            .map(|(version, name)| read::last_commit_in_words(&self.log, name, *version))
             .collect();
         let rest = if more > 0 { format!(", and {more} more") } else { String::new() };
-        said.join(", ") + &rest
-    }
-
-    fn producer_in_words(&self, name: &crate::name::Name, version: Version) -> String {
-        let wall_us = self
-            .log
-            .open_behind(version)
-            .ok()
-            .and_then(|file| read::commit(&self.log, &file, version).ok())
-            .map(|read| read.header.people.wall_us);
-        match wall_us {
-            // A clock that differs between hosts makes this a hint, which is all it is for (P8).
-            Some(then) => {
-                let seconds = self.log.env.wall_us().saturating_sub(then) / 1_000_000;
-                format!("{name} last committed {seconds} s ago (version {version})")
-            }
-            None => format!("{name} last committed version {version}"),
-        }
+        turn + &said.join(", ") + &rest
     }
 }
 

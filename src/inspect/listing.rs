@@ -187,7 +187,8 @@ fn detail(record: &Record) -> Option<String> {
         Record::Turns { names, .. } if names.is_empty() => "no more turns".to_owned(),
         Record::Turns { names, parts_per_turn, .. } => {
             let names: Vec<_> = names.iter().map(Name::as_str).collect();
-            format!("{parts_per_turn} parts each: {}", names.join(", "))
+            let parts = if *parts_per_turn == 1 { "part" } else { "parts" };
+            format!("{parts_per_turn} {parts} each: {}", names.join(", "))
         }
         Record::Group { start, .. } => format!("from step {start}"),
         Record::Checkpoint(checkpoint) => {

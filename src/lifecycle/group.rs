@@ -68,7 +68,7 @@ pub(crate) fn open(
     })?;
     match (opened, current(&tail.state, name)) {
         (None, Some(current)) => Ok(current),
-        (Some(version), Some(current)) if current == version.incarnation() => {
+        (Some(appended), Some(current)) if current == appended.version.incarnation() => {
             tracing::info!(group = %name, incarnation = %current, "opened a group");
             Ok(current)
         }

@@ -1,5 +1,5 @@
 //! The life of a store around its data: creation and repair, groups and checkpoints, what an operator says of
-//! the stream, its history and its producers, and the freeing of what nobody needs.
+//! the stream, its history, its producers and their turns, and the freeing of what nobody needs.
 
 pub(crate) mod create;
 mod dead;
@@ -15,3 +15,4 @@ pub(crate) mod repair;
 pub(crate) mod rewind;
 pub(crate) mod skip;
 pub(crate) mod stream;
+pub(crate) mod turns;

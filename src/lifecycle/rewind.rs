@@ -4,7 +4,7 @@
 //! - Its record is self-contained: sequence, state and all else of every producer as of that step, never as
 //!   of now, so that replay looks at nothing but state and record.
 //! - It depends on the head: what came between staging and link makes it void (a producer that it doesn't
-//!   speak of, another generation), and then it is made anew.
+//!   speak of, another ring of turns, another generation), and then it is made anew.
 //! - It acts on the history that was there when it was called. Another rewind that came first is told, never
 //!   rewound in its turn: what that one left isn't what the caller has looked at.
 
@@ -98,14 +98,15 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     // again, or a part comes, since what came before that is right before the step then.
     let first = step.first_part(log.parts_per_step());
     let now = |state: &State| (state.next_part <= first).then(|| finished(state));
-    let described = RefCell::new(None);
+    let ring = |state: &State| state.ring.as_ref().map(|ring| ring.last);
+    let described = RefCell::new((None, None));
     // It may be read from a log that was replayed anew, with another rewind in it: so that is looked at as
     // often.
     let make = |tail: &mut Tail| {
         let described = |tail: &Tail| {
             check_history(log, &tail.state, began, step)?;
             check(log, tail, step, options)?;
-            described.replace(now(&tail.state));
+            described.replace((now(&tail.state), ring(&tail.state)));
             describe(log, tail, step, options)
         };
         tail.read(log, described).map(Some)
@@ -116,10 +117,10 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
         if state.history.last_rewind == Some(staged.commit.nonce) {
             return Settled::In(version_of(state));
         }
+        let (then, ring_then) = &*described.borrow();
+        let is_so = (then.is_none() || *then == now(state)) && *ring_then == ring(state);
         match (state.judge(&staged.commit), &staged.commit.record) {
-            (Ok(None), Some(Record::Rewind(record)))
-                if described.borrow().is_none() || *described.borrow() == now(state) =>
-            {
+            (Ok(None), Some(Record::Rewind(record))) if is_so => {
                 drops.set(Some(report(state, record)));
                 Settled::Open
             }
@@ -230,7 +231,7 @@ pub(super) fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOption
         lineage: log.lineage(tail, step)?,
         bytes_before: past.state.bytes_written,
         many_groups: options.even_with_groups,
-        turn: None,
+        turn: tail.state.turn_as_of(&past.state),
         producers,
     });
     Ok(Control { record, payload })

@@ -101,6 +101,11 @@ pub(crate) fn forget(log: &Log, name: &Name) -> Result<bool> {
                  {floor}"
             ));
         }
+        if state.is_in_ring(name) {
+            return refuse(format!(
+                "producer {name} is in the ring of turns, which would wait for it: set a ring without it"
+            ));
+        }
         Ok(Some(Record::Forget { producer: name.clone(), incarnation: known.last_open.incarnation() }))
     };
     let mut tail = log.current()?;

@@ -4,11 +4,11 @@
 //!   state (P2).
 //! - Validity is decided here, not by the writer's good manners: a zombie's or a duplicate's commit
 //!   occupies its version and has no effect (P3, P4).
-//! - What isn't replayed yet (turns) is `Unsupported`: stopping is safe, guessing isn't.
+//! - What this library doesn't know is `Unsupported`: stopping is safe, guessing isn't.
 
 use super::state::{ProducerState, State, StatePlace};
 use super::void::Void;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::format::commit::Header;
 use crate::format::record::{Parts, Record};
 use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
@@ -57,6 +57,9 @@ impl State {
         if void.is_none() {
             self.take_effect(version, commit);
         }
+        if is_planted(Bug::TurnsByVersion) {
+            self.take_turn(version, 1);
+        }
         self.next_version = version.next();
         Ok(void)
     }
@@ -89,19 +92,11 @@ impl State {
                 self.judge_drop(group, *incarnation, *checkpoint)
             }
             Record::Floor { step, .. } => self.judge_generation(commit).or_else(|| self.judge_floor(*step)),
-            Record::Rewind(rewind) if rewind.turn.is_none() => {
-                self.judge_generation(commit).or_else(|| self.judge_rewind(rewind))
-            }
+            Record::Rewind(rewind) => self.judge_generation(commit).or_else(|| self.judge_rewind(rewind)),
             Record::Skip { first, last, .. } => {
                 self.judge_generation(commit).or_else(|| self.judge_skip(*first, *last))
             }
-            Record::Turns { .. } | Record::Rewind(_) => {
-                let what = format!(
-                    "a record of kind \"{}\" that speaks of turns can't be replayed by this version",
-                    record.kind().word()
-                );
-                return Err(Error::new(ErrorKind::Unsupported, what));
-            }
+            Record::Turns { last, .. } => self.judge_generation(commit).or_else(|| self.judge_turns(*last)),
         })
     }
 
@@ -129,8 +124,10 @@ impl State {
             Some(Void::Fenced)
         } else if !known.finished {
             Some(Void::Unfinished)
+        } else if step.is_some_and(|step| step >= self.floor) {
+            Some(Void::Retained)
         } else {
-            step.is_some_and(|step| step >= self.floor).then_some(Void::Retained)
+            self.is_in_ring(producer).then_some(Void::InRing)
         }
     }
 
@@ -141,7 +138,9 @@ impl State {
             Some(void) if !is_planted(Bug::IncarnationIgnored) => Some(void),
             _ if self.closed.is_some() => Some(Void::Closed),
             _ if is_planted(Bug::SequenceIgnored) => None,
-            _ => (next != Some(parts.first)).then_some(Void::OutOfSequence),
+            _ if next != Some(parts.first) => Some(Void::OutOfSequence),
+            _ if is_planted(Bug::TurnIgnored) => None,
+            _ => self.judge_turn(&parts.producer, parts.parts.len()),
         }
     }
 
@@ -193,7 +192,10 @@ impl State {
             }
             Some(Record::Rewind(rewind)) => self.rewind(version, commit, rewind),
             Some(Record::Skip { first, last, .. }) => self.skip(commit, *first, *last),
-            Some(Record::Turns { .. }) | None => {}
+            Some(Record::Turns { names, parts_per_turn, .. }) => {
+                self.set_turns(version, names, *parts_per_turn);
+            }
+            None => {}
         }
     }
 
@@ -219,6 +221,9 @@ impl State {
     }
 
     fn publish(&mut self, version: Version, commit: &Commit, parts: &Parts) {
+        if !is_planted(Bug::TurnsByVersion) {
+            self.take_turn(version, parts.parts.len());
+        }
         let Some(one) = self.producers.get_mut(&parts.producer) else { return };
         for part in &parts.parts {
             let Some(layout) = part.layout() else { continue };

@@ -7,6 +7,7 @@
 use super::groups::{GroupState, Kept};
 use super::history::{History, Limit, Piece, Skipped};
 use super::state::{ProducerState, State, StatePlace};
+use super::turns::Ring;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::cursor::{Reader, Writer};
 use crate::id::{Incarnation, Nonce, Part, Step, Version};
@@ -19,6 +20,7 @@ const TAG_ENDS: u16 = 4;
 const TAG_GROUPS: u16 = 5;
 const TAG_LIMITS: u16 = 6;
 const TAG_SKIPS: u16 = 7;
+const TAG_TURNS: u16 = 8;
 const FLAG_REQUIRED: u16 = 1;
 /// A producer with a name of one byte and no state.
 const PRODUCER_BYTES_MIN: usize = 72;
@@ -46,6 +48,7 @@ impl State {
             (TAG_GROUPS, groups),
             (TAG_LIMITS, limits),
             (TAG_SKIPS, skips),
+            (TAG_TURNS, self.ring.as_ref().map(encode_ring)),
         ] {
             if let Some(item) = item {
                 to.u16(tag).u16(FLAG_REQUIRED).bytes(&item);
@@ -120,6 +123,7 @@ impl State {
                 TAG_GROUPS => state.decode_groups(item)?,
                 TAG_LIMITS => decode_limits(item, &mut state.history)?,
                 TAG_SKIPS => decode_skips(item, &mut state.history)?,
+                TAG_TURNS => state.ring = Some(decode_ring(item)?),
                 _ if flags & FLAG_REQUIRED == 0 => {}
                 _ => return Err(unknown_item(tag)),
             }
@@ -306,6 +310,31 @@ fn decode_skips(item: &[u8], history: &mut History) -> Result<()> {
         history.skips.push(skip);
     }
     from.finish()
+}
+
+fn encode_ring(ring: &Ring) -> Vec<u8> {
+    let mut to = Writer::new();
+    to.u64(ring.last.get()).u32(ring.parts_per_turn).u32(ring.member).u32(ring.left);
+    to.u64(ring.moved.get()).count(ring.names.len());
+    for name in &ring.names {
+        to.name(name);
+    }
+    to.into_bytes()
+}
+
+fn decode_ring(item: &[u8]) -> Result<Ring> {
+    let mut from = Reader::new(item);
+    let (last, parts_per_turn) = (from.u64()?.into(), from.u32()?);
+    let (member, left, moved) = (from.u32()?, from.u32()?, from.u64()?.into());
+    let count = from.count(2, PRODUCERS_MAX)?;
+    let names = (0..count).map(|_| from.name()).collect::<Result<Vec<_>>>()?;
+    let in_ring = (member as usize) < count && parts_per_turn > 0 && left <= parts_per_turn;
+    let ended = count == 0 && (parts_per_turn, member, left) == (0, 0, 0);
+    if !in_ring && !ended {
+        return Err(corrupt("its turn isn't in its ring"));
+    }
+    from.finish()?;
+    Ok(Ring { last, names, parts_per_turn, member, left, moved })
 }
 
 fn decode_place(from: &mut Reader<'_>) -> Result<StatePlace> {

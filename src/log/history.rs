@@ -138,8 +138,10 @@ impl State {
             Some(Void::BeyondHead)
         } else if self.live_groups().count() > 1 && !rewind.many_groups {
             Some(Void::ManyGroups)
+        } else if !listed.eq(self.producers.keys()) {
+            Some(Void::OtherProducers)
         } else {
-            (!listed.eq(self.producers.keys())).then_some(Void::OtherProducers)
+            self.judge_turn_of_rewind(rewind.turn)
         }
     }
 
@@ -161,6 +163,7 @@ impl State {
         self.history.rewind(version, rewind.generation, rewind.step);
         self.history.last_rewind = Some(commit.nonce);
         self.rewind_groups(rewind.step);
+        self.set_turn_back(version, rewind.turn);
         for one in &rewind.producers {
             let Some(known) = self.producers.get_mut(&one.producer) else { continue };
             let place = StatePlace {

@@ -31,6 +31,9 @@ mod restore;
 pub mod snapshot;
 pub mod state;
 pub mod tail;
+pub mod turns;
+#[cfg(test)]
+mod turns_tests;
 pub mod void;
 
 use std::io;

@@ -12,6 +12,7 @@ use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
 use crate::limits::{COMMIT_HEADER_BYTES, LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, RECORD_BYTES_MAX};
+use crate::name::Name;
 use crate::storage::{Access, Dir, File, read_exact_at};
 
 /// A commit's header and record.
@@ -106,6 +107,21 @@ pub fn identity_afresh(log: &Log, version: Version) -> Result<Option<(Nonce, Che
         Err(error) => {
             Err(Error::io("can't open a commit", error).version(version).at(log.commit_path(version)))
         }
+    }
+}
+
+/// When a producer committed last, for people.
+pub fn last_commit_in_words(log: &Log, producer: &Name, version: Version) -> String {
+    let file = log.open_behind(version).ok();
+    let wall_us =
+        file.and_then(|file| commit(log, &file, version).ok()).map(|read| read.header.people.wall_us);
+    match wall_us {
+        // A clock that differs between hosts makes this a hint, which is all it is for (P8).
+        Some(then) => {
+            let seconds = log.env.wall_us().saturating_sub(then) / 1_000_000;
+            format!("{producer} last committed {seconds} s ago (version {version})")
+        }
+        None => format!("{producer} last committed version {version}"),
     }
 }
 

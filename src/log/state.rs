@@ -4,12 +4,14 @@
 //!   the steps ever written (P9).
 //! - It knows where a producer's state lies, never its bytes: consumers don't read them.
 //! - What a record does to it is beside what it is about: producers and the stream in [`super::apply`],
-//!   groups and the floor in [`super::groups`], rewinds and skips in [`super::history`].
+//!   groups and the floor in [`super::groups`], rewinds and skips in [`super::history`], turns in
+//!   [`super::turns`].
 
 use std::collections::BTreeMap;
 
 use super::groups::Groups;
 use super::history::History;
+use super::turns::Ring;
 use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
 use crate::name::Name;
 
@@ -83,6 +85,8 @@ pub struct State {
     pub groups: Groups,
     /// Rewinds, skips, and where the steps that they leave lie.
     pub history: History,
+    /// Who takes turns; none before the first Turns.
+    pub ring: Option<Ring>,
 }
 
 impl State {
@@ -103,6 +107,7 @@ impl State {
             producers: BTreeMap::new(),
             groups: Groups::new(),
             history: History::default(),
+            ring: None,
         }
     }
 

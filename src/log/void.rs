@@ -63,4 +63,12 @@ voids! {
     Retained = 17, "the producer has parts that are retained";
     /// It doesn't speak of just the producers that there are.
     OtherProducers = 18, "it doesn't speak of just the producers that there are";
+    /// Its parts, or some of them, aren't in their producer's turn.
+    BeyondTurn = 19, "it goes beyond its producer's turn";
+    /// There is a ring of turns, and the producer isn't in it.
+    OutsideRing = 20, "its producer isn't in the ring of turns";
+    /// The producer is in the ring of turns, which would wait for a name that nobody knows any more.
+    InRing = 21, "the producer is in the ring of turns";
+    /// It doesn't speak of the ring of turns that there is.
+    OtherRing = 22, "it doesn't speak of the ring of turns that there is";
 }

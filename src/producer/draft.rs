@@ -56,6 +56,8 @@ pub struct Draft {
     metadata: Vec<u8>,
     /// Why it can't be published; none while it can.
     broken: Option<&'static str>,
+    /// What is behind the slices is written too.
+    completed: bool,
     /// Its finished file, once it is whole, synced and closed.
     pub(super) finished: Option<Finished>,
     /// Whether its file is to be removed when this is dropped.
@@ -66,7 +68,6 @@ pub struct Draft {
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
     pub(super) staged: Staged,
-    pub(super) part: PartDescriptor,
     pub(super) sequence: Sequence,
 }
 
@@ -100,6 +101,7 @@ impl Draft {
             attached: false,
             metadata: Vec::new(),
             broken: None,
+            completed: false,
             finished: None,
             owned: true,
         })
@@ -108,7 +110,7 @@ impl Draft {
     /// How many bytes the part takes, with this metadata and so much state.
     pub(super) fn bytes(&self, state: &[u8]) -> u64 {
         let mut part = self.part;
-        if self.finished.is_none() {
+        if !self.completed {
             let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             part.metadata.length = length(&self.metadata);
             part.state.length = length(state);
@@ -205,6 +207,9 @@ impl Draft {
     /// # Errors
     /// `Invalid` when it is longer.
     pub fn metadata(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.completed {
+            return Err(self.invalid("the draft was published already: it stays as it is"));
+        }
         if bytes.len() > METADATA_BYTES_MAX {
             return Err(self
                 .invalid(&format!("metadata of {} bytes is longer than {METADATA_BYTES_MAX}", bytes.len())));
@@ -230,8 +235,16 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes what comes after the slices; the descriptor is then whole.
+    /// Writes what comes after the slices; the descriptor is then whole. Once that is done, it is the same
+    /// part for ever.
     pub(super) fn complete(&mut self, state: &[u8]) -> Result<PartDescriptor> {
+        if self.completed {
+            let known = self.part.state;
+            if known.checksum == checksum::of(state) && u64::from(known.length) == state.len() as u64 {
+                return Ok(self.part);
+            }
+            return Err(self.invalid("the draft is finished with another state; write it anew"));
+        }
         let divisor = u64::from(self.log.identity.options.divisor);
         if self.part.slices.checked_rem(divisor) != Some(0) {
             let slices = self.part.slices;
@@ -245,6 +258,8 @@ impl Draft {
         let metadata = std::mem::take(&mut self.metadata);
         self.part.metadata = self.append_item(&metadata)?;
         self.part.state = self.append_item(state)?;
+        self.completed = true;
+        self.broken = None;
         Ok(self.part)
     }
 
@@ -262,6 +277,18 @@ impl Draft {
             return Err(self.invalid("the draft's file isn't as long as its header says"));
         }
         sink.finish(&self.log, sealed.block.as_slice()).map_err(write_failed)
+    }
+
+    /// Appends its part to another file.
+    pub(super) fn copy_into(&mut self, to: &mut Sink) -> Result<()> {
+        self.check_whole()?;
+        let Some(sink) = &mut self.sink else { return Err(self.invalid("the draft is finished already")) };
+        to.append(&self.log, sink).map_err(write_failed)
+    }
+
+    /// Whether it can be published.
+    pub(super) fn check_whole(&self) -> Result<()> {
+        self.broken.map_or(Ok(()), |broken| Err(self.invalid(broken)))
     }
 
     /// Makes it unusable: its file may not be what was written.

@@ -1,7 +1,7 @@
 //! The order of a producer's drafts: they are published in the order they were opened.
 //!
 //! - A live draft's staged name never carries a sequence below its own, so a clean-up can tell what is dead.
-//! - Dropping a draft frees its turn.
+//! - Dropping a draft frees its turn; so does publishing it, until it is given back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,10 +51,24 @@ impl Place {
     pub(super) fn is_of(&self, order: &Order) -> bool {
         Arc::ptr_eq(&self.order.0, &order.0)
     }
+
+    /// Published: the next one may be.
+    pub(super) fn leave(&self) {
+        self.order.0.lock().live.retain(|number| *number != self.number);
+    }
+
+    /// Given back: it goes before those that were opened after it again.
+    pub(super) fn come_back(&self) {
+        let mut line = self.order.0.lock();
+        let place = line.live.partition_point(|number| *number < self.number);
+        if line.live.get(place) != Some(&self.number) {
+            line.live.insert(place, self.number);
+        }
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.order.0.lock().live.retain(|number| *number != self.number);
+        self.leave();
     }
 }

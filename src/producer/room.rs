@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use super::Producer;
-use crate::commit::bounds::{self, Seen, Told, Verdict, in_words};
+use super::hints::Hints;
+use crate::commit::bounds::{self, Seen, Verdict, in_words};
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::Step;
+use crate::id::Part;
 use crate::limits::{
     IO_PATIENCE_WORD, MARGIN_BYTES_MIN, MARGIN_INODES, MARGIN_OF_DISK, MARGIN_OF_SMALL_DISK,
     PARTS_PER_ROOM_CHECK, PROBE_INTERVAL_MAX, PROBE_INTERVAL_MIN, PROGRESS_INTERVAL, SMALL_PART_BYTES,
 };
-use crate::log::progress;
 use crate::options::Bounds;
 use crate::storage::Space;
 
@@ -24,8 +24,7 @@ pub(super) struct Room {
     pub(super) bounds: Bounds,
     /// Parts since the disk was asked.
     unasked: u32,
-    /// What the groups told, and when they were asked.
-    told: Option<(Duration, Vec<Told>)>,
+    hints: Hints,
     /// It said that it goes over its bound.
     said_over: bool,
 }
@@ -45,6 +44,7 @@ impl Producer {
     /// # Ok::<(), batchweave::Error>(())
     /// ```
     pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.queue.line.lock().turn_timeout = bounds.timeout;
         self.room.bounds = bounds;
     }
 
@@ -106,12 +106,20 @@ impl Producer {
                 let what = format!("producer {} was opened anew, or its history was rewound", self.name);
                 return Err(Error::new(ErrorKind::Fenced, what).at(&self.log.path));
             }
+            // What waits to be committed is on its way there.
+            let (waiting, bytes) = {
+                let line = self.queue.line.lock();
+                (line.len() as u64, line.bytes)
+            };
+            let next_part = Part::new(state.next_part.get().saturating_add(waiting));
+            let next_step = next_part.step(state.parts_per_step);
+            let retained = state.bytes_written.saturating_sub(state.bytes_reclaimed);
             Seen {
-                retained_bytes: state.bytes_written.saturating_sub(state.bytes_reclaimed),
+                retained_bytes: retained.saturating_add(bytes),
                 part_bytes,
                 floor: state.floor,
-                next_step: state.next_step(),
-                step_is_open: state.has_open_step(),
+                next_step,
+                step_is_open: next_step.first_part(state.parts_per_step) != next_part,
                 needed: state.needed().map(|(step, group)| (step, group.to_string())),
                 groups: Vec::new(),
             }
@@ -121,32 +129,9 @@ impl Producer {
         if self.room.bounds.lead_steps.is_none() && verdict == Verdict::Admit {
             return Ok(verdict);
         }
-        seen.groups = self.told(fresh);
+        let interval = if fresh { Duration::ZERO } else { PROGRESS_INTERVAL };
+        seen.groups = self.room.hints.told(&self.log, interval).to_vec();
         Ok(bounds::judge(&self.room.bounds, &seen))
-    }
-
-    /// What the live groups tell, asked at most as often as they tell.
-    fn told(&mut self, fresh: bool) -> Vec<Told> {
-        let now = self.log.env.now();
-        let old = |then: Duration| now.saturating_sub(then) >= PROGRESS_INTERVAL;
-        if let Some((then, told)) = &self.room.told
-            && !old(*then)
-            && !fresh
-        {
-            return told.clone();
-        }
-        let live: Vec<_> = {
-            let tail = self.log.tail.take();
-            tail.state.live_groups().map(|(name, known)| (name.clone(), known.incarnation)).collect()
-        };
-        let ask = |(name, incarnation)| {
-            let said = progress::read(&self.log, &name).filter(|said| Some(said.incarnation) == incarnation);
-            let step: Option<Step> = said.map(|said| said.step);
-            Told { name: name.to_string(), step, hungry: said.is_some_and(|said| said.hungry) }
-        };
-        let told: Vec<Told> = live.into_iter().map(ask).collect();
-        self.room.told = Some((now, told.clone()));
-        told
     }
 
     /// Keeps the margin of the disk from parts.

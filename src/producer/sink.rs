@@ -8,7 +8,7 @@ use std::io;
 
 use crate::limits::{COMMIT_HEADER_BYTES, DRAFT_BUFFER_BYTES, DRAFT_PIECE_BYTES};
 use crate::log::Log;
-use crate::storage::{File, write_all_at};
+use crate::storage::{File, copy_all, write_all_at};
 
 /// The write end of a staged file.
 #[derive(Debug)]
@@ -67,6 +67,24 @@ impl Sink {
             }
             self.end = self.end.saturating_add(piece.len() as u64);
         }
+        Ok(())
+    }
+
+    /// Appends what another file has behind its header: out of its buffer, or copied from file to file.
+    pub(super) fn append(&mut self, log: &Log, other: &mut Self) -> io::Result<()> {
+        if other.start == 0 {
+            let (_, gathered) = other.buffer.split_at(other.buffer.len().min(COMMIT_HEADER_BYTES as usize));
+            return self.write(log, gathered, |_| ());
+        }
+        other.flush(log)?;
+        self.flush(log)?;
+        let end = self.end.saturating_add(other.end.saturating_sub(COMMIT_HEADER_BYTES));
+        let there = other.written.saturating_sub(COMMIT_HEADER_BYTES);
+        copy_all(&*log.storage, (&other.file, COMMIT_HEADER_BYTES), (&self.file, self.end), there)?;
+        if there > 0 {
+            self.written = self.end.saturating_add(there);
+        }
+        (self.start, self.end) = (end, end);
         Ok(())
     }
 

@@ -1,6 +1,11 @@
-//! What a publish gives: where the part stands, or why it isn't acknowledged and what becomes of its draft.
+//! What a publish gives: where the part stands once it is committed, or why it isn't.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::draft::Draft;
+use super::queue::Queue;
 use crate::error::{Error, Result};
 use crate::id::{Part, Sequence, Step, Version};
 
@@ -18,28 +23,58 @@ pub struct Published {
     pub sequence: Sequence,
 }
 
+/// What has become of a published part; none while it waits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome(Arc<Mutex<Option<Result<Published>>>>);
+
+impl Outcome {
+    /// Says it.
+    pub(super) fn is(&self, known: Result<Published>) {
+        *self.0.lock() = Some(known);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    /// To whoever asks, as often as he does.
+    fn told(&self) -> Option<Result<Published>> {
+        let known = self.0.lock();
+        known.as_ref().map(|known| known.as_ref().map(|published| *published).map_err(Error::again))
+    }
+}
+
 /// The promise of a publish; see [`Producer::publish`](crate::Producer::publish).
+///
+/// Dropping it changes nothing.
 #[derive(Debug)]
 pub struct Ticket {
-    pub(super) published: Published,
+    queue: Arc<Queue>,
+    outcome: Outcome,
 }
 
 impl Ticket {
-    /// Waits until the part is committed, and says where.
-    ///
-    /// # Errors
-    /// What kept it from being committed.
-    pub fn wait(self) -> Result<Published> {
-        Ok(self.published)
+    pub(super) fn new(queue: Arc<Queue>, outcome: Outcome) -> Self {
+        Self { queue, outcome }
     }
 
-    /// Where the part stands, if it is committed by now.
+    /// Waits until the part is committed, and on a synced store durable, and says where it stands.
+    ///
+    /// # Errors
+    /// What keeps it, or a part before it, from being committed: it is still queued then, unless it is
+    /// `Fenced`, and a later flush or publish tries again.
+    pub fn wait(&self) -> Result<Published> {
+        self.queue.settle(|_| self.outcome.is_known())?;
+        self.outcome.told().unwrap_or_else(|| Err(self.queue.nothing_known()))
+    }
+
+    /// Where the part stands, if it is committed by now. Never waits.
     pub fn published(&self) -> Option<Published> {
-        Some(self.published)
+        self.outcome.told()?.ok()
     }
 }
 
-/// A publish that wasn't acknowledged.
+/// A publish that wasn't acknowledged, or not even queued.
 ///
 /// If nothing of it is in the log, the draft comes back: to be published again, as the same file with the
 /// same state, or dropped; one whose file failed says that it has to be written anew. If that can't be

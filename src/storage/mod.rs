@@ -29,6 +29,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::limits::FILE_COPY_PIECE_BYTES;
+
 pub use class::class_of;
 pub use counting::{Calls, Counting};
 pub use listing::Names;
@@ -355,6 +357,54 @@ pub fn read_exact_at(
         };
         buffer = buffer.get_mut(read..).unwrap_or_default();
         offset = offset.saturating_add(read as u64);
+    }
+    Ok(())
+}
+
+/// Copies all of a range between files: inside the filesystem where it can do that, else through memory.
+///
+/// # Errors
+/// The system's; `UnexpectedEof` when the source ends before.
+pub fn copy_all(
+    storage: &dyn Storage,
+    (from, mut from_offset): (&File, u64),
+    (to, mut to_offset): (&File, u64),
+    mut length: u64,
+) -> io::Result<()> {
+    const EXDEV: i32 = 18;
+    const EINVAL: i32 = 22;
+    const ENOSYS: i32 = 38;
+    const EOPNOTSUPP: i32 = 95;
+    let refused =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(EXDEV | EINVAL | ENOSYS | EOPNOTSUPP));
+    let mut inside = true;
+    let mut buffer = Vec::new();
+    while length > 0 {
+        let copied = if inside {
+            match storage.copy_range(from, from_offset, to, to_offset, length) {
+                // Some filesystems say nothing but copy nothing either: what is read tells.
+                Ok(0) => {
+                    inside = false;
+                    continue;
+                }
+                Err(error) if refused(&error) => {
+                    inside = false;
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                copied => copied?,
+            }
+        } else {
+            let piece = usize::try_from(length).unwrap_or(usize::MAX).min(FILE_COPY_PIECE_BYTES);
+            buffer.resize(piece, 0);
+            read_exact_at(storage, from, &mut buffer, from_offset)?;
+            write_all_at(storage, to, &buffer, to_offset)?;
+            piece as u64
+        };
+        let copied = copied.min(length);
+        from_offset = from_offset.saturating_add(copied);
+        to_offset = to_offset.saturating_add(copied);
+        length = length.saturating_sub(copied);
     }
     Ok(())
 }

@@ -55,13 +55,13 @@ fn a_producer_waits_for_room_and_says_why() {
         publish(&mut producer).unwrap();
     }
     let full = draft(&mut producer, 1).unwrap();
-    let failed = producer.publish(full, "s").unwrap_err();
+    let failed = producer.publish_now(full, "s").unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::Timeout);
     let said = failed.error.to_string();
     assert!(said.contains("group llama-7b needs step 0 and all after it"), "{said}");
     // The draft is given back, and goes in once there is room.
     run.checkpoint(position_at(&run, 3), "three").unwrap();
-    let failed = producer.publish(*failed.draft.unwrap(), "s").unwrap_err();
+    let failed = producer.publish_now(*failed.draft.unwrap(), "s").unwrap_err();
     assert!(failed.error.to_string().contains("could be reclaimed"), "{}", failed.error);
     assert_eq!(store.info().unwrap().next_step, Step::new(5), "nothing was published");
 }
@@ -82,14 +82,14 @@ fn nobody_waits_while_the_group_is_hungry() {
     let waited = reader.next_batch_timeout(Duration::from_secs(5)).unwrap_err();
     assert_eq!(waited.kind(), ErrorKind::Timeout);
     let full = draft(&mut producer, 1).unwrap();
-    let failed = producer.publish(full, state("a", 3)).unwrap_err();
+    let failed = producer.publish_now(full, state("a", 3)).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::Full);
     let said = failed.error.to_string();
     let (_, bound) = said.split_once("a bound of at least ").unwrap();
     let bound: u64 = bound.split_once(" bytes would do").unwrap().0.parse().unwrap();
     assert_eq!(bound, 4 * each, "{said}");
     producer.set_bounds(Bounds::new().retained_bytes(bound));
-    producer.publish(*failed.draft.unwrap(), state("a", 3)).unwrap();
+    producer.publish_now(*failed.draft.unwrap(), state("a", 3)).unwrap();
     take(&mut reader, 1);
 }
 
@@ -121,7 +121,7 @@ fn a_lead_is_waited_for_and_a_silent_group_is_not() {
     }
     let failed = {
         let full = draft(&mut producer, 1).unwrap();
-        producer.publish(full, state("a", 4)).unwrap_err()
+        producer.publish_now(full, state("a", 4)).unwrap_err()
     };
     assert!(failed.error.to_string().contains("no group reads them yet"), "{}", failed.error);
     drop(failed);
@@ -133,7 +133,7 @@ fn a_lead_is_waited_for_and_a_silent_group_is_not() {
     // Groups are asked once a second, as often as they tell.
     env.sleep(Duration::from_secs(1));
     let full = draft(&mut producer, 1).unwrap();
-    let failed = producer.publish(full, state("a", 5)).unwrap_err();
+    let failed = producer.publish_now(full, state("a", 5)).unwrap_err();
     let said = failed.error.to_string();
     assert!(said.contains("4 steps of 4 lie ahead of group g, which is at step 1"), "{said}");
 }
@@ -149,10 +149,10 @@ fn an_open_step_may_always_be_completed() {
     publish(&mut other).unwrap();
     other.set_bounds(Bounds::new().retained_bytes(1).timeout(Duration::ZERO));
     let full = draft(&mut other, 1).unwrap();
-    let failed = other.publish(full, state("b", 1)).unwrap_err();
+    let failed = other.publish_now(full, state("b", 1)).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::Timeout, "a step of its own");
     publish(&mut one).unwrap();
-    other.publish(*failed.draft.unwrap(), state("b", 1)).unwrap();
+    other.publish_now(*failed.draft.unwrap(), state("b", 1)).unwrap();
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_control_record_at_a_boundary_gets_the_ballasts_room_for_the_index() {
     // A state that makes the index longer than what is left; the next version is a segment's first.
     loop {
         let part = draft(&mut producer, 1).unwrap();
-        if producer.publish(part, vec![7; 20_000]).unwrap().wait().unwrap().version.get() % 16 == 15 {
+        if producer.publish_now(part, vec![7; 20_000]).unwrap().version.get() % 16 == 15 {
             break;
         }
     }
@@ -296,6 +296,6 @@ fn who_is_taken_over_waits_no_longer() {
     producer.set_bounds(Bounds::new().lead_steps(1));
     let full = draft(&mut producer, 1).unwrap();
     process(&disk, 3).producer("a").unwrap();
-    let failed = producer.publish(full, state("a", 1)).unwrap_err();
+    let failed = producer.publish_now(full, state("a", 1)).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::Fenced, "{}", failed.error);
 }

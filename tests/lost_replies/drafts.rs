@@ -41,14 +41,14 @@ fn a_draft_of_which_a_write_failed_is_not_published() {
     let (mut draft, finished) = halfway(&storage, &mut producer);
     assert_eq!(finished.expect_err("a piece is missing").kind(), ErrorKind::Invalid);
     assert_eq!(draft.slice().expect_err("a piece is missing").kind(), ErrorKind::Invalid);
-    let refused = producer.publish(draft, b"").expect_err("a piece is missing");
+    let refused = producer.publish_now(draft, b"").expect_err("a piece is missing");
     assert_eq!(refused.error.kind(), ErrorKind::Invalid);
     assert_eq!(store.info().unwrap().next_step, Step::ZERO);
 
     drop(refused);
     let mut draft = producer.draft().unwrap();
     draft.add_slice(b"whole", Counts::default()).unwrap();
-    producer.publish(draft, b"").unwrap().wait().unwrap();
+    producer.publish_now(draft, b"").unwrap();
     assert_eq!(&*store.batch(Step::ZERO).unwrap().slice(0).unwrap(), b"whole");
 }
 
@@ -60,9 +60,10 @@ fn a_draft_whose_file_was_ended_says_so() {
     draft.add_slice(b"bytes", Counts::default()).unwrap();
     draft.metadata(b"metadata").unwrap();
     storage.set_plan(Plan::new().fail(Match::method(Method::WriteAt).nth(1), errno::ENOSPC));
-    let full = producer.publish(draft, b"").expect_err("there is no space");
+    let full = producer.publish_now(draft, b"").expect_err("there is no space");
     assert_eq!(full.error.kind(), ErrorKind::Full);
-    let again = producer.publish(*full.draft.expect("nothing of it is visible"), b"").expect_err("once only");
+    let again =
+        producer.publish_now(*full.draft.expect("nothing of it is visible"), b"").expect_err("once only");
     assert_eq!(again.error.kind(), ErrorKind::Invalid);
     assert!(again.error.to_string().contains("write it anew"), "{}", again.error);
 }
@@ -87,16 +88,16 @@ fn a_draft_whose_finished_file_vanished_is_given_back_to_be_written_anew() {
     storage.set_plan(Plan::new().meanwhile(Match::method(Method::Link).nth(1), purge));
     let mut draft = producer.draft().unwrap();
     draft.add_slice(b"bytes", Counts::default()).unwrap();
-    let failed = producer.publish(draft, b"1").expect_err("its file is gone");
+    let failed = producer.publish_now(draft, b"1").expect_err("its file is gone");
     assert_eq!(failed.error.kind(), ErrorKind::Io);
     assert!(failed.error.to_string().contains("write it anew"), "{}", failed.error);
     let again =
-        producer.publish(*failed.draft.expect("it isn't in"), b"1").expect_err("nothing is left of it");
+        producer.publish_now(*failed.draft.expect("it isn't in"), b"1").expect_err("nothing is left of it");
     assert_eq!(again.error.kind(), ErrorKind::Invalid);
     drop(again);
     let mut draft = producer.draft().unwrap();
     draft.add_slice(b"anew", Counts::default()).unwrap();
-    producer.publish(draft, b"1").unwrap().wait().unwrap();
+    producer.publish_now(draft, b"1").unwrap();
     assert_eq!(&*store.batch(Step::ZERO).unwrap().slice(0).unwrap(), b"anew");
     assert_eq!(store.info().unwrap().next_step, Step::ZERO.next());
 }

@@ -405,7 +405,7 @@ fn a_writer_catches_up_over_an_outage_and_its_link_is_judged_as_ever() {
         let draft = draft(&mut producer, 1).unwrap();
         let links = process.mount.count(Method::Link);
         process.mount.set_plan(away());
-        let published = producer.publish(draft, state("a", STEPS)).unwrap().wait().unwrap();
+        let published = producer.publish_now(draft, state("a", STEPS)).unwrap();
         assert_eq!(published.step, Step::new(STEPS));
         assert_eq!(process.mount.count(Method::Link), links + 1, "it was outlasted before the link");
         drop((producer, store));

@@ -51,7 +51,7 @@ fn only_dead_drafts_are_litter() {
     let lost = Match::method(Method::Link);
     process.set_plan(Plan::new().fail(lost, errno::EIO));
     let draft = draft(&mut live, 1).unwrap();
-    let failed = live.publish(draft, state("b", 1)).unwrap_err();
+    let failed = live.publish_now(draft, state("b", 1)).unwrap_err();
     assert!(failed.draft.is_none(), "its outcome is unknown");
     process.set_plan(Plan::new());
     open(disk.clone(), 60).unwrap().reclaim(&ReclaimOptions::new()).unwrap();
@@ -89,7 +89,7 @@ fn a_draft_opened_since_the_names_were_listed_is_alive() {
         }));
         assert_eq!(store.reclaim(&ReclaimOptions::new()).unwrap().litter.count, 0);
         let (mut producer, draft) = held.lock().take().unwrap();
-        producer.publish(draft, "state").unwrap();
+        producer.publish_now(draft, "state").unwrap();
     }
 }
 

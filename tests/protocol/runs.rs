@@ -47,7 +47,7 @@ impl Stream {
         for _ in 0..steps {
             let draft = draft(&mut self.producer, SLICES).unwrap();
             let after = state("a", self.producer.next_sequence().get());
-            self.producer.publish(draft, after).unwrap();
+            self.producer.publish_now(draft, after).unwrap();
         }
     }
 
@@ -199,7 +199,7 @@ fn a_run_never_delivers_what_its_own_handle_has_published_since() {
         let mut other = stream.store.producer("b").unwrap();
         for _ in 0..12 {
             let draft = draft(&mut other, SLICES).unwrap();
-            other.publish(draft, "").unwrap();
+            other.publish_now(draft, "").unwrap();
         }
         for _ in 0..20 {
             match running.try_next() {
@@ -306,7 +306,7 @@ fn rewinds_to_the_floor_of_a_reclaimed_store() {
             assert_eq!(producer.state(), state("a", floor - 1).as_bytes());
             let draft = draft(&mut producer, SLICES).unwrap();
             let after = state("a", floor);
-            assert_eq!(producer.publish(draft, after).unwrap().wait().unwrap().step, Step::new(floor));
+            assert_eq!(producer.publish_now(draft, after).unwrap().step, Step::new(floor));
             let info = store.info().unwrap();
             let part = past_bytes(&store, floor + 1) - past_bytes(&store, floor);
             assert_eq!(info.retained_bytes, part, "just the one part is left");
@@ -359,10 +359,10 @@ fn a_name_is_forgotten_once_it_is_finished_and_below_the_floor() {
     assert!(stream.store.forget("a").unwrap());
     assert!(!stream.other.0.forget("a").unwrap(), "it is gone already");
     let failed =
-        draft(&mut stream.producer, SLICES).and_then(|draft| Ok(stream.producer.publish(draft, "")?));
+        draft(&mut stream.producer, SLICES).and_then(|draft| Ok(stream.producer.publish_now(draft, "")?));
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Fenced, "a zombie of a forgotten name");
     let anew = stream.store.producer("a").unwrap();
-    assert_eq!((anew.next_sequence().get(), anew.state(), anew.was_finished()), (0, &[][..], false));
+    assert_eq!((anew.next_sequence().get(), anew.state(), anew.was_finished()), (0, Vec::new(), false));
     assert!(stream.store.verify(|_| ()).unwrap().is_clean());
 }
 
@@ -400,7 +400,7 @@ fn a_rewind_races_whoever_publishes_opens_and_skips() {
         let mut new = elsewhere.producer("new").unwrap();
         for _ in 0..20 {
             let draft = draft(&mut new, SLICES).unwrap();
-            new.publish(draft, "mine").unwrap();
+            new.publish_now(draft, "mine").unwrap();
         }
         elsewhere.skip(Step::new(1), Step::new(2), "why").unwrap();
     });
@@ -411,7 +411,7 @@ fn a_rewind_races_whoever_publishes_opens_and_skips() {
     let fresh = open(stream.disk.clone(), 70).unwrap();
     assert_eq!(check_replay(&fresh).parts().len(), 6);
     let new = fresh.producer("new").unwrap();
-    assert_eq!((new.next_sequence().get(), new.state()), (0, &[][..]), "it was opened later");
+    assert_eq!((new.next_sequence().get(), new.state()), (0, Vec::new()), "it was opened later");
     let mut all = consumer(&fresh, Start::Beginning, (0, 1), 0);
     assert_eq!(steps_of(&mut all), (vec![0, 3, 4, 5], false));
     assert!(fresh.verify(|_| ()).unwrap().is_clean());
@@ -427,7 +427,7 @@ fn a_publish_that_a_rewind_overtakes_is_fenced_and_given_back() {
         drop(elsewhere.rewind(Step::new(5), RewindOptions::new()).unwrap())
     }));
     let draft = draft(&mut producer, SLICES).unwrap();
-    let failed = producer.publish(draft, "").unwrap_err();
+    let failed = producer.publish_now(draft, "").unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::Fenced, "{}", failed.error);
     assert!(failed.error.to_string().contains("rewind"), "{}", failed.error);
     assert!(failed.draft.is_some(), "nothing of it is in");
@@ -449,7 +449,8 @@ fn late_records_of_an_older_generation_are_void() {
     let producer = Name::new("a").unwrap();
     let stage = open_stage(&log).unwrap();
     let tail = log.current().unwrap();
-    let (incarnation, lineage) = (opened.unwrap().incarnation(), log.lineage(&tail, Step::new(3)).unwrap());
+    let (incarnation, lineage) =
+        (opened.unwrap().version.incarnation(), log.lineage(&tail, Step::new(3)).unwrap());
     let retiring = tail.state.producers[&producer].incarnation.unwrap();
     let checkpoint = Checkpoint {
         group,

@@ -118,7 +118,7 @@ fn consumer_of(pair: &Arc<Pair>) -> Consumer {
         for bytes in expected(step) {
             draft.add_slice(&bytes, Counts::default()).unwrap();
         }
-        producer.publish(draft, "").unwrap().wait().unwrap();
+        producer.publish_now(draft, "").unwrap();
     }
     let judge = Arc::clone(pair) as _;
     let storage = Fault::new(Arc::new(disk), batchweave_sim::Plan::new()).judged_by(judge);

@@ -17,7 +17,7 @@ fn append(store: &Store, record: &Record) -> Version {
     let log = store.inner();
     let mut tail = log.current().unwrap();
     let appended = append_control(log, &mut tail, |_| Ok(Some(record.clone())), |_, _| Settled::Open);
-    let version = appended.unwrap().unwrap();
+    let version = appended.unwrap().unwrap().version;
     assert_eq!(tail.entry(version).unwrap().void, None, "{record:?}");
     version
 }

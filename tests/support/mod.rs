@@ -81,7 +81,7 @@ pub fn draft(producer: &mut Producer, slices: u32) -> Result<batchweave::Draft> 
 pub fn publish(producer: &mut Producer) -> Result<Published> {
     let draft = draft(producer, 1)?;
     let after = state(producer.name().as_str(), producer.next_sequence().get());
-    producer.publish(draft, after)?.wait()
+    Ok(producer.publish_now(draft, after)?)
 }
 
 /// Reads all that is visible by a consumer, from step 0; one text for each part.

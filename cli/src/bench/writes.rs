@@ -110,7 +110,7 @@ pub(super) fn publish(producer: &mut Producer, slices: &[&[u8]]) -> Result<()> {
         draft.add_slice(slice, Counts { samples: 1, tokens: 256 })?;
     }
     let state = producer.next_sequence().get().to_le_bytes();
-    producer.publish(draft, state)?.wait()?;
+    producer.publish_now(draft, state)?;
     Ok(())
 }
 

@@ -103,11 +103,10 @@ impl Publish {
         }
         let state = match &self.state {
             Some(state) => state.as_bytes().to_vec(),
-            None => producer.state().to_vec(),
+            None => producer.state(),
         };
         let slices = draft.slices();
-        let ticket = producer.publish(draft, state).map_err(batchweave::Error::from)?;
-        let published = ticket.wait()?;
+        let published = producer.publish_now(draft, state).map_err(batchweave::Error::from)?;
         output::print(&Done { producer: self.producer.clone(), published, slices }, self.format)?;
         Ok(Answer::Yes)
     }

@@ -60,6 +60,9 @@ impl fmt::Display for Shown {
         line("retained", Bytes(known.retained_bytes).to_string())?;
         line("producers", known.producers.to_string())?;
         line("groups", known.groups.to_string())?;
+        if let Some(turn) = &known.turn {
+            line("turn", format!("{turn} publishes next"))?;
+        }
         line("divisor", options.divisor.to_string())?;
         line("parts", format!("{} a step", options.parts_per_step))?;
         line("segment", format!("{} versions", options.segment_size))?;

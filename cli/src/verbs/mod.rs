@@ -20,6 +20,7 @@ pub(crate) mod producers;
 pub(crate) mod reclaim;
 pub(crate) mod repair;
 pub(crate) mod stream;
+pub(crate) mod turns;
 pub(crate) mod verify;
 
 use std::fmt;

@@ -296,3 +296,43 @@ fn check_says_in_a_sentence_what_is_wrong() {
     run(args!["close", empty.root]).good();
     run(args!["check", empty.root, "--max-idle", "0", "--min-lead", "1"]).good();
 }
+
+#[test]
+fn turns_are_shown_set_and_ended_when_confirmed() {
+    let place = filled(2);
+    let root = &place.root;
+    assert_eq!(run(args!["turns", root]).text(), "no turns: every producer publishes freely\n");
+    assert_eq!(run(args!["turns", root, "--json"]).fact()["ring"], false);
+    let set: &[&OsStr] = args!["turns", root, "--set", "p,q", "--parts", "2", "--json"];
+    let mut dry = Value::Null;
+    changes_nothing(root, || dry = run(set).fact());
+    assert_eq!((&dry["changes"], &dry["dry_run"]), (&true.into(), &true.into()));
+    let confirmed = [set, args!["--confirm"]].concat();
+    assert_eq!(run(&confirmed).fact()["changes"], true);
+    assert_eq!(run(&confirmed).fact()["changes"], false, "it is so already");
+
+    place.publish("p", b"first");
+    let shown = run(args!["turns", root, "--json"]).fact();
+    assert_eq!((&shown["turn"], &shown["parts_left"]), (&"p".into(), &1.into()));
+    place.publish("p", b"second");
+    let shown = run(args!["turns", root, "--json"]).fact();
+    assert_eq!(
+        (&shown["turn"], &shown["opened"], &shown["last_seen"]),
+        (&"q".into(), &false.into(), &Value::Null)
+    );
+    assert!(shown["moved_us"].is_u64(), "{shown}");
+    let text = run(args!["turns", root]).text();
+    assert!(
+        text.starts_with("2 parts each, in this order:\n  p\n  q\nit is the turn of q, for 2 parts more, ")
+    );
+    assert!(text.ends_with("q was never opened: all others wait for it\n"), "{text}");
+    assert_eq!(run(args!["info", root, "--json"]).fact()["turn"], "q");
+
+    let twice = run(args!["turns", root, "--set", "p,p", "--parts", "1"]).failed(17);
+    assert!(twice.contains("p is in the ring of turns twice"), "{twice}");
+    assert_eq!(run(args!["turns", root, "--set", "p"]).code, 2, "without --parts");
+    changes_nothing(root, || drop(run(args!["turns", root, "--end"])));
+    assert_eq!(run(args!["turns", root, "--end", "--confirm", "--json"]).fact()["changes"], true);
+    assert_eq!(run(args!["turns", root, "--json"]).fact()["ring"], false);
+    assert!(run(args!["log", root]).text().contains("2 parts each: p, q"));
+}

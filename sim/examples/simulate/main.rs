@@ -35,7 +35,7 @@ struct Command {
     /// The first seed; the others follow it. Drawn and printed if it isn't given
     #[arg(long, value_name = "SEED")]
     first: Option<u64>,
-    /// Runs of this shape only: traffic, sleepers, damage, endings, lifecycle
+    /// Runs of this shape only: traffic, sleepers, damage, endings, turns, lifecycle
     #[arg(long, value_parser = shape_of)]
     shape: Option<Shape>,
     /// Runs at a time [default: one for each core]

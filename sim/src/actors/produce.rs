@@ -1,6 +1,8 @@
 //! A producer: publishes its parts under its name until all are in, over crashes and failures.
 
-use batchweave::{Counts, Draft, Error, ErrorKind, Incarnation, Producer, PublishError, Store};
+use std::time::Duration;
+
+use batchweave::{Bounds, Counts, Draft, Error, ErrorKind, Incarnation, Producer, PublishError, Store};
 
 use super::{Stage, Trouble, is_stale};
 use crate::oracle::{newest_open, state, text, visible_of};
@@ -21,6 +23,12 @@ pub struct Producing {
     pub finishes: bool,
     /// When it waits for all others that are expected.
     pub meets: Meets,
+    /// How many parts it publishes before it waits for them; each at once when 0.
+    pub ahead: u32,
+    /// Who takes turns, itself among them; none: nobody does.
+    pub ring: Vec<String>,
+    /// How many parts each of these has in its turn.
+    pub parts_per_turn: u32,
 }
 
 /// When a producer waits for the others.
@@ -50,6 +58,9 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
         if plan.meets == Meets::WithStore {
             process.world.meet();
         }
+        if !plan.ring.is_empty() {
+            store.set_turns(&plan.ring, plan.parts_per_turn)?;
+        }
         let mut producer = match store.producer(&plan.name) {
             // Others have opened it again before this one knew its state.
             Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
@@ -58,18 +69,27 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
             }
             opened => opened?,
         };
+        if !plan.ring.is_empty() {
+            producer.set_bounds(Bounds::new().timeout(TURN_TIMEOUT));
+        }
         let next = producer.next_sequence().get();
-        stage.ledger.open(&plan.name, producer.incarnation(), next, producer.state())?;
+        stage.ledger.open(&plan.name, producer.incarnation(), next, &producer.state())?;
         if plan.meets == Meets::WithName {
             process.world.meet();
         }
         while producer.next_sequence().get() < plan.parts {
-            match publish(process, stage, plan, &mut producer) {
+            let published = match plan.ahead {
+                0 => publish(process, stage, plan, &mut producer),
+                ahead => publish_ahead(process, stage, plan, &mut producer, ahead),
+            };
+            match published {
                 Ok(()) => {}
                 // A newer process has the name: what is left is its business.
                 Err(Trouble::Told(error)) if is_late(process, stage, &producer, &error)? => {
                     return fenced(stage, &plan.name, producer.incarnation());
                 }
+                // Whoever's turn it is died for good.
+                Err(Trouble::Told(error)) if is_stalled(stage, plan, &error) => return Err(Trouble::Over),
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -89,6 +109,14 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
     })
 }
 
+/// How long it waits for its turn: longer than a process that died needs to come back.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whether a member of the ring that it waits for may have died.
+fn is_stalled(stage: &Stage, plan: &Producing, error: &Error) -> bool {
+    error.kind() == ErrorKind::Timeout && !plan.ring.is_empty() && stage.allowed.failures
+}
+
 /// How often one part is tried before everything begins again.
 const TRIES: u32 = 8;
 
@@ -105,9 +133,8 @@ fn publish(
     let mut tried = 0;
     loop {
         let before = producer.next_sequence();
-        let PublishError { error, draft: back } = match producer.publish(draft, &after) {
-            Ok(ticket) => {
-                let published = ticket.wait()?;
+        let PublishError { error, draft: back } = match producer.publish_now(draft, &after) {
+            Ok(published) => {
                 check_state(producer, &after)?;
                 return Ok(stage.ledger.acknowledge(&text, producer.incarnation(), published)?);
             }
@@ -115,7 +142,8 @@ fn publish(
         };
         // Its file failed at an earlier try, and says so.
         let spoilt = error.kind() == ErrorKind::Invalid && tried > 0;
-        if process.is_dead() || tried > TRIES || !(spoilt || stage.allowed.covers(&error)) {
+        let stalled = is_stalled(stage, plan, &error);
+        if process.is_dead() || tried > TRIES || stalled || !(spoilt || stage.allowed.covers(&error)) {
             return Err(error.into());
         }
         if back.is_some() && !stage.allowed.damage {
@@ -142,13 +170,51 @@ fn publish(
     }
 }
 
+/// Publishes parts ahead, while those before them are committed; then waits for all. After a failure all
+/// begins again, by a new producer: what was acknowledged until then is in.
+fn publish_ahead(
+    process: &Process,
+    stage: &Stage,
+    plan: &Producing,
+    producer: &mut Producer,
+    ahead: u32,
+) -> Result<(), Trouble> {
+    let mut tickets = Vec::new();
+    let mut queue = || -> Result<(), Trouble> {
+        let left = plan.parts.saturating_sub(producer.next_sequence().get());
+        for _ in 0..left.min(u64::from(1 + process.world.choices().pick(ahead))) {
+            let text = text(&plan.name, producer.next_sequence().get(), process.number);
+            let draft = draft(plan, producer, &text)?;
+            let ticket = producer.publish(draft, state(&text)).map_err(|failed| failed.error)?;
+            tickets.push((text, ticket));
+        }
+        Ok(producer.flush()?)
+    };
+    let queued = queue();
+    let mut versions = std::collections::BTreeSet::new();
+    let mut acknowledged = 0;
+    for (text, ticket) in &tickets {
+        let Some(published) = ticket.published() else { continue };
+        stage.ledger.acknowledge(text, producer.incarnation(), published)?;
+        versions.insert(published.version);
+        acknowledged += 1;
+    }
+    stage.coverage.met(Met::Grouped, acknowledged - versions.len() as u64);
+    queued?;
+    if acknowledged < tickets.len() as u64 {
+        return Err("P3: a flush has left a part unacknowledged".to_owned().into());
+    }
+    check_state(producer, &tickets.last().map_or_else(String::new, |(text, _)| state(text)))?;
+    Ok(())
+}
+
 /// P3: a producer's state is that of its last part.
 fn check_state(producer: &Producer, after: &str) -> Result<(), String> {
     let found = producer.state();
     if found == after.as_bytes() {
         return Ok(());
     }
-    Err(format!("P3: the state is {:?}, and was published as {after:?}", String::from_utf8_lossy(found)))
+    Err(format!("P3: the state is {:?}, and was published as {after:?}", String::from_utf8_lossy(&found)))
 }
 
 /// P3: what is given back to be published again isn't in.

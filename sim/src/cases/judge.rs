@@ -76,7 +76,7 @@ fn a_third_opens(case: &Case, stage: &Stage) -> Result<(), String> {
     let Some(dead) = case.writers.first() else { return Ok(()) };
     let producer = reopen(stage)?.producer(dead.name);
     let producer = producer.map_err(|error| format!("P7: {} can't be opened: {error}", dead.name))?;
-    stage.ledger.open(dead.name, producer.incarnation(), producer.next_sequence().get(), producer.state())
+    stage.ledger.open(dead.name, producer.incarnation(), producer.next_sequence().get(), &producer.state())
 }
 
 /// The store on a copy, by somebody who comes alone.

@@ -129,6 +129,9 @@ fn add_all(case: &Case, world: &World, stage: &Arc<Stage>, node: impl Fn(usize) 
             padding: 0,
             finishes: false,
             meets: writer.meets,
+            ahead: 0,
+            ring: Vec::new(),
+            parts_per_turn: 0,
         };
         let name = format!("writer {number} of {}", writer.name);
         world.add(&node(number), &name, 0, move |process| produce(process, &stage, &plan));

@@ -9,7 +9,7 @@ use batchweave::{ConsumerOptions, Counts, ErrorKind, Incarnation, Next, Settings
 
 use super::ledger::Left;
 use super::replay::{Replayed, check_replay};
-use super::{Ledger, parse, retained, state, text};
+use super::{Ledger, check_turns, parse, retained, state, text};
 use crate::{Choices, Memory, Seeded};
 
 /// The writer's number in what [`goes_on`] publishes: no process of a run has it.
@@ -50,6 +50,7 @@ pub(super) fn examine_what(
     };
     let replayed = check_replay(&store);
     check_dense(&replayed)?;
+    check_turns(&replayed.turns)?;
     let texts = read_all(&store, replayed.holders.len())?;
     for (text, (name, sequence, _)) in texts.iter().zip(&replayed.holders) {
         let (producer, found, _) = parse(text)?;
@@ -146,6 +147,10 @@ pub(super) fn goes_on_with(left: Left, memory: &Memory, path: &Path, ledger: &Le
     if store.info().map_err(|error| format!("P7: no info: {error}"))?.closed.is_some() {
         store.reopen().map_err(|error| format!("P7: it can't be reopened: {error}"))?;
     }
+    // Whoever waits for a member that is gone for good lets the others go on.
+    if store.turns().map_err(|error| format!("P7: no turns: {error}"))?.is_some() {
+        store.end_turns().map_err(|error| format!("P7: the turns can't be ended: {error}"))?;
+    }
     publish_step(&store)?;
     examine_what(left, &copy, path, ledger).map(drop).map_err(|what| format!("after one more step: {what}"))
 }
@@ -160,7 +165,7 @@ fn publish_step(store: &Store) -> Result<(), String> {
             for _ in 0..slices {
                 draft.add_slice(text.as_bytes(), Counts { samples: 1, tokens: 1 })?;
             }
-            producer.publish(draft, state(&text))?.wait()
+            Ok(producer.publish_now(draft, state(&text))?)
         });
         published.map_err(|error| format!("P7: nobody else can publish: {error}"))?;
     }

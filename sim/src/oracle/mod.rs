@@ -15,6 +15,7 @@ mod model;
 mod replay;
 mod retained;
 mod truth;
+mod turns;
 
 pub use annals::Annals;
 pub(crate) use examine::texts_of;
@@ -24,6 +25,7 @@ pub use model::{Model, Seen};
 pub use replay::{Replayed, check_replay, replay};
 pub use retained::examine_reclaimed;
 pub use truth::{Truth, truth, truth_at};
+pub use turns::{Taken, check_turns, took_turns};
 
 /// What part `sequence` of a producer holds, written by process `writer`: two processes that take
 /// themselves for the same producer never write the same.

@@ -9,6 +9,8 @@ use batchweave::log::void::Void;
 use batchweave::log::{Log, read};
 use batchweave::{Store, Version};
 
+use super::turns::Taken;
+
 /// The log, replayed from its first version without any index.
 #[derive(Debug)]
 pub struct Replayed {
@@ -18,6 +20,8 @@ pub struct Replayed {
     pub holders: Vec<(String, u64, Version)>,
     /// Why each commit has no effect, if it has none.
     pub voids: Vec<Option<Void>>,
+    /// What had an effect on whose turn it is, in order.
+    pub turns: Vec<Taken>,
 }
 
 impl Replayed {
@@ -33,7 +37,7 @@ impl Replayed {
 /// A commit can't be read, or an older incarnation has changed something.
 pub fn replay(log: &Log) -> Replayed {
     let mut state = State::new(log.parts_per_step());
-    let (mut holders, mut voids) = (Vec::new(), Vec::new());
+    let (mut holders, mut voids, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     let mut newest_opens = BTreeMap::new();
     loop {
         let version = state.next_version;
@@ -42,6 +46,9 @@ pub fn replay(log: &Log) -> Replayed {
         let commit = read::commit(log, &file, version).expect("a whole commit").to_commit();
         let void = state.apply(version, &commit).expect("a record of this version");
         voids.push(void);
+        if let Some(record) = commit.record.as_ref().filter(|_| void.is_none()) {
+            Taken::note(record, &mut turns);
+        }
         // P4, by nothing but the log: what is visible is of the newest Open of its name.
         match &commit.record {
             Some(Record::Open { producer, .. }) if void.is_none() => {
@@ -67,7 +74,7 @@ pub fn replay(log: &Log) -> Replayed {
             holders.extend(sequences.map(|sequence| (name.to_owned(), sequence, version)));
         }
     }
-    Replayed { state, holders, voids }
+    Replayed { state, holders, voids, turns }
 }
 
 /// Holds a freshly loaded tail, and every index, against the replay from the beginning: all openers, from an

@@ -1,5 +1,6 @@
 //! The processes of a run, on their nodes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +92,9 @@ impl Cast {
     fn add_all(&self, setup: &Setup, nodes: &[Node], base_parts: u64, choices: &Choices) {
         let on = || &nodes[choices.pick(setup.nodes as u32) as usize];
         let reads_on = || if setup.read_only { &nodes[setup.nodes] } else { on() };
+        let ring: BTreeSet<&str> = setup.writers.iter().map(|writer| writer.name).collect();
+        let ring = ring.into_iter().filter(|_| setup.parts_per_turn > 0);
+        let ring: Vec<String> = ring.map(str::to_owned).collect();
         for (number, writer) in setup.writers.iter().enumerate() {
             let stage = Arc::clone(&self.stage);
             let plan = Producing {
@@ -100,6 +104,9 @@ impl Cast {
                 padding: writer.padding,
                 finishes: writer.finishes,
                 meets: Meets::Never,
+                ahead: setup.ahead,
+                ring: ring.clone(),
+                parts_per_turn: setup.parts_per_turn,
             };
             let name = format!("producer {} {number}", writer.name);
             self.world.add(on(), &name, writer.restarts, move |process| produce(process, &stage, &plan));
@@ -108,7 +115,8 @@ impl Cast {
             let named = setup.writers.iter().filter(|writer| writer.name == name);
             named.map(|writer| writer.parts).max().unwrap_or(0)
         };
-        let steps = (base_parts + of_name("a") + of_name("b")) / u64::from(setup.parts_per_step);
+        let named = ["a", "b", "c"].map(of_name).iter().sum::<u64>();
+        let steps = (base_parts + named) / u64::from(setup.parts_per_step);
         for (number, reader) in setup.readers.iter().enumerate() {
             let stage = Arc::clone(&self.stage);
             let plan = Consuming {

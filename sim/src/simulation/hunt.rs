@@ -46,6 +46,7 @@ fn plant(bug: &str) -> Result<Option<Shape>, String> {
         }
         Bug::ReplayUnsynced => Some(Shape::Endings),
         Bug::HoleIsHead => Some(Shape::Damage),
+        Bug::TurnsByVersion | Bug::TurnIgnored => Some(Shape::Turns),
         Bug::CheckpointLate
         | Bug::FloorUnsynced
         | Bug::IncarnationsCounted

@@ -24,7 +24,7 @@ pub use self::shrink::shrink;
 pub use self::workers::{jobs, on_cores};
 use crate::coverage::Coverage;
 use crate::coverage::Met;
-use crate::oracle::{examine, examine_after_power_cut, examine_reclaimed, examine_tail, goes_on};
+use crate::oracle::{examine, examine_after_power_cut, examine_reclaimed, examine_tail, goes_on, took_turns};
 use crate::schedule::{Story, words_of};
 use crate::{Choices, Taken};
 
@@ -99,7 +99,10 @@ fn judge(setup: &Setup, cast: &cast::Cast, choices: &Choices) -> Result<(), Stri
         }
         return examine_tail(&stage.memory, &stage.path, &stage.ledger);
     }
-    examine(&stage.memory, &stage.path, &stage.ledger)?;
+    let replayed = examine(&stage.memory, &stage.path, &stage.ledger)?;
+    if setup.shape == Shape::Turns && replayed.is_some_and(|replayed| took_turns(&replayed.turns)) {
+        stage.coverage.met(Met::TurnsTaken, 1);
+    }
     goes_on(&stage.memory, &stage.path, &stage.ledger)?;
     if setup.shape == Shape::Lifecycle {
         stage.coverage.met(Met::NameGivenAgain, stage.memory.names_given_again());

@@ -10,6 +10,8 @@ use crate::{Choices, Style};
 
 /// Which of three seeds that differ in this only is a run of the lifecycle.
 const LIFECYCLES: usize = 0;
+/// ... and which of eighteen is one of turns.
+const TURNS: usize = 6;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +24,42 @@ pub enum Shape {
     Damage,
     /// Several processes close the stream for good.
     Endings,
+    /// As traffic, but that producers take turns.
+    Turns,
     /// Trainers checkpoint, operators reclaim, rewind and skip, and whoever likes stands still meanwhile.
     Lifecycle,
 }
 
 impl Shape {
     /// All shapes.
-    pub const ALL: [Self; 5] = [Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings, Self::Lifecycle];
+    pub const ALL: [Self; 6] =
+        [Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings, Self::Turns, Self::Lifecycle];
 
     /// Draws one. Most runs are traffic, or of the lifecycle: these have most to go wrong. What a seed drew
-    /// before there was a lifecycle it draws still, or that.
+    /// before there was a lifecycle, or turns, it draws still, or that.
     fn draw(choices: &Choices) -> Self {
         let others =
             [Self::Traffic, Self::Traffic, Self::Traffic, Self::Sleepers, Self::Damage, Self::Endings];
         let drawn = choices.pick(3 * others.len() as u32) as usize;
-        if drawn / others.len() == LIFECYCLES { Self::Lifecycle } else { others[drawn % others.len()] }
+        match drawn {
+            TURNS => Self::Turns,
+            _ if drawn / others.len() == LIFECYCLES => Self::Lifecycle,
+            _ => others[drawn % others.len()],
+        }
+    }
+}
+
+impl Shape {
+    /// How many versions there may be already: near a segment's end, where most can go wrong. A segment has
+    /// 16.
+    fn bases(self) -> &'static [u64] {
+        match self {
+            Self::Traffic | Self::Turns => &[3, 0, 13, 14, 15, 16, 30, 31],
+            Self::Sleepers => &[15, 14, 16, 31, 32],
+            Self::Damage => &[20, 14, 31, 47],
+            Self::Endings => &[3, 15, 16],
+            Self::Lifecycle => &[31, 20, 3, 46, 47, 48],
+        }
     }
 }
 
@@ -91,6 +114,8 @@ pub struct Setup {
     pub base: u64,
     /// Who writes.
     pub writers: Vec<Writer>,
+    /// How many parts each name has in its turn; 0: they don't take turns.
+    pub parts_per_turn: u32,
     /// Who reads.
     pub readers: Vec<Reader>,
     /// How often somebody looks at everything.
@@ -105,6 +130,8 @@ pub struct Setup {
     pub passes: u32,
     /// Who trains and operates.
     pub life: Life,
+    /// How many parts a producer publishes before it waits for them; each at once when 0.
+    pub ahead: u32,
     /// What may go wrong.
     pub wrongs: Vec<Wrong>,
     /// How many things do.
@@ -140,19 +167,12 @@ impl Setup {
         let links = Self::draw_links(class, choices);
         let read_only = class != Class::Local && choices.chance(3);
         let synced = !choices.chance(4);
-        let in_parts = matches!(shape, Shape::Traffic | Shape::Lifecycle);
+        let in_parts = matches!(shape, Shape::Traffic | Shape::Turns | Shape::Lifecycle);
         let parts_per_step = if in_parts && choices.chance(5) { 2 } else { 1 };
         let divisor = 1 + choices.pick(2);
-        // Near a segment's end, where most can go wrong: a segment has 16 versions.
-        let bases: &[u64] = match shape {
-            Shape::Traffic => &[3, 0, 13, 14, 15, 16, 30, 31],
-            Shape::Sleepers => &[15, 14, 16, 31, 32],
-            Shape::Damage => &[20, 14, 31, 47],
-            Shape::Endings => &[3, 15, 16],
-            Shape::Lifecycle => &[31, 20, 3, 46, 47, 48],
-        };
-        let base = *choices.one_of(bases);
+        let base = *choices.one_of(shape.bases());
         let writers = Self::draw_writers(shape, choices);
+        let parts_per_turn = if shape == Shape::Turns { 1 + choices.pick(3) } else { 0 };
         let readers = Self::draw_readers(shape, parts_per_step, divisor, choices);
         let inspections = if in_parts && choices.chance(3) { 1 + choices.pick(3) } else { 0 };
         let watchers = if matches!(shape, Shape::Damage | Shape::Lifecycle) { 0 } else { choices.pick(2) };
@@ -171,6 +191,7 @@ impl Setup {
         let short = shape == Shape::Damage || choices.chance(3);
         let io_patience = short.then_some(Duration::from_millis(300));
         let style = Self::draw_style(choices);
+        let ahead = *choices.one_of(&[0, 0, 0, 2, 6]);
         if shape == Shape::Lifecycle {
             life.draw_others(choices);
         }
@@ -185,6 +206,7 @@ impl Setup {
             divisor,
             base,
             writers,
+            parts_per_turn,
             readers,
             inspections,
             watchers,
@@ -192,6 +214,7 @@ impl Setup {
             wild_one_in,
             passes,
             life,
+            ahead,
             wrongs,
             faults,
             io_patience,
@@ -226,6 +249,9 @@ impl Setup {
     }
 
     fn draw_writers(shape: Shape, choices: &Choices) -> Vec<Writer> {
+        if shape == Shape::Turns {
+            return Self::draw_ring(choices);
+        }
         let writers = match shape {
             Shape::Sleepers => 1 + choices.pick(2),
             Shape::Endings => choices.pick(2),
@@ -242,6 +268,20 @@ impl Setup {
                     finishes: choices.chance(3),
                     restarts: choices.pick(3),
                 }
+            })
+            .collect()
+    }
+
+    /// Each name at least once; all retire theirs, since the others wait for who doesn't.
+    fn draw_ring(choices: &Choices) -> Vec<Writer> {
+        let names = ["a", "b", "c"];
+        (0..2 + choices.pick(3) as usize)
+            .map(|number| Writer {
+                name: names[number % names.len()],
+                parts: 1 + u64::from(choices.pick(6)),
+                padding: *choices.one_of(&[0, 0, 9000]),
+                finishes: true,
+                restarts: choices.pick(3),
             })
             .collect()
     }
