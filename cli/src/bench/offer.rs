@@ -8,6 +8,7 @@
 //!   age, since delays of the winners alone flatter a policy that starves the others.
 
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -273,21 +274,26 @@ fn offer_all(
     drop(tickets);
     let [attempts, lost, metadata_calls] = after.since(before.unwrap_or(after));
     let committed = await_all(env, &times, published.len(), to + FLUSH_BOUND)?;
-    let mut told = Told { attempts, lost, metadata_calls, ..Told::default() };
-    told.offered = due_times.iter().filter(|due| **due >= from).count() as u64;
-    let mut note_delay = |delay: Duration| told.delays_us.push(delay.as_micros() as u64);
-    for (place, due) in due_times.iter().enumerate() {
+    let all_in = committed.len() == published.len();
+    let told = Told { attempts, lost, metadata_calls, ..tally(from..to, &due_times, &published, &committed) };
+    Ok((told, all_in))
+}
+
+/// What became of the batches, each list in their order: all were due, some were published, some of these
+/// committed.
+fn tally(window: Range<Duration>, due: &[Duration], published: &[Duration], committed: &[Duration]) -> Told {
+    let offered = due.iter().filter(|due| window.contains(due)).count() as u64;
+    let mut told = Told { offered, ..Told::default() };
+    for (place, due) in due.iter().enumerate() {
         let at = published.get(place).unwrap_or(due);
-        match committed.get(place) {
-            Some(time) if *time < from => {}
-            Some(time) if *time < to => {
-                told.committed += 1;
-                note_delay(time.saturating_sub(*at));
-            }
-            _ => note_delay(to.saturating_sub(*at)),
+        let in_at = committed.get(place).unwrap_or(&Duration::MAX);
+        if *in_at < window.start {
+            continue;
         }
+        told.committed += u64::from(window.contains(in_at));
+        told.delays_us.push(in_at.min(&window.end).saturating_sub(*at).as_micros() as u64);
     }
-    Ok((told, committed.len() == published.len()))
+    told
 }
 
 fn publish(producer: &mut Producer) -> Result<Ticket> {
@@ -331,6 +337,17 @@ fn await_all(env: &System, times: &Receiver<Time>, count: usize, until: Duration
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_at_the_end_counts_with_its_age_and_what_was_before_not_at_all() {
+        let seconds = |all: &[u64]| all.iter().copied().map(Duration::from_secs).collect::<Vec<_>>();
+        let window = Duration::from_secs(10)..Duration::from_secs(20);
+        let due = seconds(&[5, 6, 12, 13, 18, 19]);
+        // The second one was due before and is in within; one is in late, one never, one isn't published.
+        let told = tally(window, &due, &seconds(&[5, 6, 12, 14, 18]), &seconds(&[9, 11, 15, 21]));
+        assert_eq!((told.offered, told.committed), (4, 2));
+        assert_eq!(told.delays_us, [5, 3, 6, 2, 1].map(|seconds| seconds * 1_000_000));
+    }
 
     #[test]
     fn what_is_due_is_the_same_by_the_same_seed_and_has_the_rate() {
