@@ -114,3 +114,29 @@ fn what_was_told_is_so_wherever_it_stops() {
     }
     assert!(stops > 100, "only {stops} calls were stopped at");
 }
+
+#[test]
+fn a_forget_that_stops_anywhere_is_whole_or_not_at_all_and_said_again() {
+    let base = prepared(17);
+    open(base.clone(), 50).unwrap().producer("gone").unwrap().finish().unwrap();
+    let is_there =
+        |store: &Store| store.producers().unwrap().iter().any(|known| known.name.as_str() == "gone");
+    let (mut left, mut done) = (0, 0);
+    for stop in 1.. {
+        let disk = base.fork();
+        let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new().stop_at(stop)));
+        let told = open_with(process, 51, &Settings::new()).and_then(|store| store.forget("gone"));
+        let store = open(disk, 52).unwrap();
+        let there = is_there(&store);
+        assert!(told.is_err() || !there, "stop {stop}: it was told that the name is gone");
+        (left, done) = (left + u32::from(there), done + u32::from(!there));
+        assert_eq!(store.forget("gone").unwrap(), there, "stop {stop}");
+        assert!(!is_there(&store));
+        publish(&mut store.producer("b").unwrap()).unwrap();
+        check_replay(&store);
+        if told.is_ok() {
+            break;
+        }
+    }
+    assert!(left > 0 && done > 0, "some stops are before its link, some after: {left}, {done}");
+}
