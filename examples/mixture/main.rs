@@ -72,7 +72,8 @@ fn produce(store: &Store, name: &str, run: u64) -> Result<()> {
     producer.finish()
 }
 
-/// Reading and tokenising, that take another time in every run.
+/// Stands for reading and tokenising, which take another time in every run: that the order is the same
+/// whatever they take is what this shows. Nobody waits by it for anybody.
 fn work(name: &str, run: u64, sequence: u64) {
     let mut time = DefaultHasher::new();
     (name, run, sequence).hash(&mut time);

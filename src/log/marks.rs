@@ -13,7 +13,7 @@ use super::patience::unexplained;
 use super::{Log, may_be_stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
-use crate::id::Segment;
+use crate::id::{Segment, Version};
 use crate::limits::{LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE};
 use crate::storage::{Access, Dir, Names};
 
@@ -73,6 +73,15 @@ pub fn excuse(log: &Log, segment: Segment, error: Error) -> Result<()> {
         Ok(true) => Ok(()),
         Ok(false) => Err(error),
         Err(look) => Err(unexplained(error, look)),
+    }
+}
+
+/// The segment in which what comes right before a version was read.
+pub fn read_before(log: &Log, end: Version) -> Segment {
+    let size = log.segment_size();
+    match end.slot(size) {
+        0 => end.segment(size).previous().unwrap_or_default(),
+        _ => end.segment(size),
     }
 }
 

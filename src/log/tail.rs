@@ -315,13 +315,13 @@ impl Tail {
     /// R7: whether what was read before `end`, or found absent there, can't be trusted.
     fn moved_on(&mut self, log: &Log, end: Version) -> Result<bool> {
         self.polls = 0;
-        marks::moved_on(log, read_before(log, end))
+        marks::moved_on(log, marks::read_before(log, end))
     }
 
     /// The same of what has failed there: that it did says nothing then.
     fn excuse(&mut self, log: &Log, end: Version, error: Error) -> Result<Option<()>> {
         self.polls = 0;
-        marks::excuse(log, read_before(log, end), error).map(|()| None)
+        marks::excuse(log, marks::read_before(log, end), error).map(|()| None)
     }
 
     fn look(&mut self, log: &Log, version: Version, segment: Segment) -> Result<Look> {
@@ -488,14 +488,5 @@ impl Tail {
     /// The commit that was read last, if it is this one; it is handed out once.
     pub fn take_opened(&mut self, version: Version) -> Option<(File, read::Read)> {
         self.opened.take_if(|opened| opened.0 == version).map(|(_, file, read)| (file, read))
-    }
-}
-
-/// The segment in which what comes right before a version was read.
-fn read_before(log: &Log, end: Version) -> Segment {
-    let size = log.segment_size();
-    match end.slot(size) {
-        0 => end.segment(size).previous().unwrap_or_default(),
-        _ => end.segment(size),
     }
 }

@@ -20,6 +20,10 @@ fn parts_of(number: usize) -> u64 {
 }
 
 /// As `child`, with a pause before each part that is drawn from a seed: `store producer parts seed`.
+///
+/// No test by itself, so `cargo test` passes it over: the tests below start this binary again with just this.
+/// The pause stands for a producer's own work and makes the runs differ in time; nobody waits by it for
+/// anybody.
 #[test]
 #[ignore = "the life of a child of the other tests"]
 #[expect(clippy::disallowed_methods, reason = "what a producer's own work may take; nobody relies on it")]
