@@ -243,13 +243,15 @@ impl Committer {
         let look = self.contended && !self.fresh;
         let said = log.doorbell.load();
         let (mut tail, mut found) = catch_up(log, look).map_err(Failure::Not)?;
-        if !matches!(turn::judge(&tail.state, &pending.staged), turn::Verdict::Due) {
+        let mut turn = turn::judge(&tail.state, &pending.staged);
+        if !matches!(turn, turn::Verdict::Due) {
             // What is said against it has to be so now.
             drop(tail);
             tail = log.current().map_err(Failure::Not)?;
             found = found.saturating_add(1);
+            turn = turn::judge(&tail.state, &pending.staged);
         }
-        match turn::judge(&tail.state, &pending.staged) {
+        match turn {
             turn::Verdict::Due => self.wait = turn::Wait::default(),
             turn::Verdict::Never(_) if !pending.own && !pending.uncertain => return Ok(Tried::TooMany),
             turn::Verdict::Never(why) => {
@@ -284,13 +286,16 @@ impl Committer {
             let (cost, won) = (ended.saturating_sub(began), matches!(tried, Ok(Some(_))));
             self.pacer.note(&Attempt { ended, cost, won });
         }
-        let due = matches!(turn::judge(&tail.state, &pending.staged), turn::Verdict::Due);
         self.look_around(&tail);
         let carried = self.carried_beside(&tail);
         queue.line.lock().carried_beside = carried;
         let appended = match tried {
             // Between the look and the link its turn was taken away, by another ring or a rewind.
-            Err(Failure::Not(_)) if !due => return Ok(Tried::Lost),
+            Err(Failure::Not(_))
+                if !matches!(turn::judge(&tail.state, &pending.staged), turn::Verdict::Due) =>
+            {
+                return Ok(Tried::Lost);
+            }
             tried => tried?,
         };
         let Some(appended) = appended else { return Ok(Tried::Lost) };
