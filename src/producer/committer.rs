@@ -5,6 +5,7 @@
 //! - A commit whose outcome is unknown is kept and tried again as the same file, never regrouped (R2).
 //! - After a failed directory sync the producer is poisoned: only opening it anew can tell what is in (R3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::gather::{Gatherer, choose};
@@ -54,7 +55,7 @@ pub(super) struct Committer {
 #[derive(Debug)]
 struct Pending {
     group: Vec<Waiting>,
-    staged: Staged,
+    staged: Arc<Staged>,
     /// The sequence of its first part.
     first: Sequence,
     attempts: Attempts,
@@ -178,13 +179,18 @@ impl Committer {
         self.in_ring = !matches!(tail.state.turn_of(&self.name), Turn::Free);
     }
 
-    /// Takes what waits first, and makes one finished file of it.
-    fn begin(&mut self, queue: &Queue) -> Result<Pending> {
-        let most = match queue.log.tail.take().state.turn_of(&self.name) {
+    /// How many parts a commit may have where producers take turns.
+    fn left_of_turn(&self, queue: &Queue) -> usize {
+        match queue.log.tail.take().state.turn_of(&self.name) {
             Turn::Free => GROUP_PARTS_MAX,
             Turn::Now { parts_left } => usize::try_from(parts_left).unwrap_or(usize::MAX),
             Turn::Wait { .. } | Turn::Outside => 1,
-        };
+        }
+    }
+
+    /// Takes what waits first, and makes one finished file of it.
+    fn begin(&mut self, queue: &Queue) -> Result<Pending> {
+        let most = if self.in_ring { self.left_of_turn(queue) } else { GROUP_PARTS_MAX };
         let (mut group, first) = {
             let mut line = queue.line.lock();
             let group = choose(&mut line.waiting, most.min(GROUP_PARTS_MAX));
@@ -242,7 +248,7 @@ impl Committer {
         let log = &*queue.log;
         let look = self.contended && !self.fresh;
         let said = log.doorbell.load();
-        let (mut tail, mut found) = catch_up(log, look).map_err(Failure::Not)?;
+        let (mut tail, mut found) = catch_up(log, look, said).map_err(Failure::Not)?;
         let mut turn = turn::judge(&tail.state, &pending.staged);
         if !matches!(turn, turn::Verdict::Due) {
             // What is said against it has to be so now.
@@ -253,7 +259,10 @@ impl Committer {
         }
         match turn {
             turn::Verdict::Due => self.wait = turn::Wait::default(),
-            turn::Verdict::Never(_) if !pending.own && !pending.uncertain => return Ok(Tried::TooMany),
+            turn::Verdict::Never(_) if !pending.own && !pending.uncertain => {
+                self.look_around(&tail);
+                return Ok(Tried::TooMany);
+            }
             turn::Verdict::Never(why) => {
                 return Err(Failure::Not(Error::new(ErrorKind::Invalid, why).at(&log.path)));
             }
@@ -413,14 +422,14 @@ fn let_go(queue: &Queue, pending: Pending, error: &Error) {
     drop(pending);
 }
 
-/// The log's end, to be linked after. No outcome is at stake yet, so errors that may pass are outlasted.
-fn catch_up(log: &Log, contended: bool) -> Result<(Taken<'_, Tail>, u64)> {
+/// The log's end, to be linked after, where the doorbell has `said` this before. No outcome is at stake yet,
+/// so errors that may pass are outlasted.
+fn catch_up(log: &Log, contended: bool, said: Option<u32>) -> Result<(Taken<'_, Tail>, u64)> {
     log.outlast("catching up to publish", log.patient_until(), |_| {
         let mut tail = log.tail.take();
         // A look before the link saves a lost race; alone, or with a doorbell that is silent, the link is
         // the look. A doorbell that was rung by another is asked for nothing.
-        let silent = |said| said == saying(tail.state.next_version);
-        let quiet = log.doorbell.load().map_or(!contended, silent);
+        let quiet = said.map_or(!contended, |said| said == saying(tail.state.next_version));
         // R10: after an error, what was replayed is compared with the disk before anything is linked after
         // it.
         let mut found = 0;

@@ -67,7 +67,7 @@ pub struct Draft {
 /// A draft's finished file.
 #[derive(Clone, Debug)]
 pub(super) struct Finished {
-    pub(super) staged: Staged,
+    pub(super) staged: Arc<Staged>,
     pub(super) sequence: Sequence,
 }
 

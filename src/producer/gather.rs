@@ -4,6 +4,7 @@
 //! - Large parts go alone: to copy one costs more than an attempt.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::draft::Finished;
 use super::queue::{Queue, Waiting};
@@ -35,11 +36,11 @@ impl Gatherer<'_> {
     }
 
     /// Finishes a draft's own file: whole, synced, closed. One that is finished already is taken as it is.
-    pub(super) fn finish_own(&self, waiting: &mut Waiting, first: Sequence) -> Result<Staged> {
+    pub(super) fn finish_own(&self, waiting: &mut Waiting, first: Sequence) -> Result<Arc<Staged>> {
         let (log, draft) = (&self.queue.log, &mut waiting.draft);
         if let Some(finished) = &draft.finished {
             if finished.sequence == first {
-                return Ok(finished.staged.clone());
+                return Ok(Arc::clone(&finished.staged));
             }
             let what = "the draft's file is finished for another place in the stream; write it anew";
             return Err(Error::new(ErrorKind::Invalid, what).at(log.path_of([names::STAGE, &draft.name])));
@@ -60,13 +61,13 @@ impl Gatherer<'_> {
             draft.break_off("its file couldn't be made durable; write it anew");
             return Err(error);
         }
-        let staged = Staged { name: draft.name.clone(), commit };
-        draft.finished = Some(Finished { staged: staged.clone(), sequence: first });
+        let staged = Arc::new(Staged { name: draft.name.clone(), commit });
+        draft.finished = Some(Finished { staged: Arc::clone(&staged), sequence: first });
         Ok(staged)
     }
 
     /// Gathers the parts of several drafts in a new file: whole, synced, closed.
-    pub(super) fn gather(&self, group: &mut [Waiting], first: Sequence) -> Result<Staged> {
+    pub(super) fn gather(&self, group: &mut [Waiting], first: Sequence) -> Result<Arc<Staged>> {
         let log = &self.queue.log;
         let nonce = log.nonce()?;
         let name = names::staged_draft(self.name, self.incarnation, first, nonce);
@@ -108,7 +109,7 @@ impl Gatherer<'_> {
             return Err(error.at(log.path_of([names::STAGE, &name])));
         }
         tracing::debug!(producer = %self.name, parts = parts.len(), "gathered parts for one commit");
-        Ok(Staged { name, commit })
+        Ok(Arc::new(Staged { name, commit }))
     }
 }
 

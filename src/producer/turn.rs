@@ -34,12 +34,16 @@ pub(super) enum Verdict {
 /// What a state says of a commit.
 pub(super) fn judge(state: &State, staged: &Staged) -> Verdict {
     let Some(Record::Parts(parts)) = &staged.commit.record else { return Verdict::Due };
+    let turn = state.turn_of(&parts.producer);
+    if matches!(turn, Turn::Free) {
+        return Verdict::Due;
+    }
     let void = state.judge(&staged.commit).ok().flatten();
     if !matches!(void, Some(Void::BeyondTurn | Void::OutsideRing)) {
         return Verdict::Due;
     }
     let (name, count) = (&parts.producer, parts.parts.len());
-    match state.turn_of(name) {
+    match turn {
         Turn::Free => Verdict::Due,
         Turn::Now { parts_left } => Verdict::Never(format!(
             "a commit of {count} parts goes beyond the turn of producer {name}: {parts_left} are left of it"
