@@ -3,7 +3,7 @@
 //!
 //! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
 //!   checked before anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first; the descriptor is closed by whoever is about to
+//! - Mapped whole and lazily, its size checked first, or read if it is small; the descriptor is closed by whoever is about to
 //!   wait, one at most stays open. In copy mode a read that comes short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::pool::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{COMMIT_CACHE, READ_UNASKED_BYTES, WHOLE_COMMIT_BYTES};
+use crate::limits::{COMMIT_CACHE, READ_COMMIT_BYTES, READ_UNASKED_BYTES, WHOLE_COMMIT_BYTES};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
 use crate::name::Name;
@@ -100,8 +101,9 @@ fn cut_short() -> Error {
 }
 
 /// The commits that were read last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Commits {
+    pool: Arc<Pool>,
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// The file that was mapped last: closing costs, so it is done by who is about to wait.
     mapped: Mutex<Option<File>>,
@@ -112,6 +114,17 @@ pub(super) struct Commits {
 }
 
 impl Commits {
+    /// None yet; small ones are read into buffers of this pool.
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self {
+            pool,
+            recent: Mutex::default(),
+            mapped: Mutex::default(),
+            unmappable: AtomicBool::default(),
+            populates: AtomicBool::default(),
+        }
+    }
+
     /// The commit that holds a located part.
     ///
     /// `waiting` is its file, already open and read, if the tail has just come by it.
@@ -193,12 +206,13 @@ impl Commits {
             let what = format!("the file has {size} bytes, its header says {length}");
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
+        if length <= READ_COMMIT_BYTES {
+            let mut bytes = self.pool.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+            read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(read::short)?;
+            return Ok(self.mapped(file, Mapping::of_memory(bytes)));
+        }
         match self.map(log, &file, length) {
-            Ok(mapping) => {
-                let before = self.mapped.lock().replace(file);
-                drop(before);
-                Ok(Body::Mapped(Arc::new(mapping)))
-            }
+            Ok(mapping) => Ok(self.mapped(file, mapping)),
             Err(error) if read::is_fault(&error) => Err(read::unreadable(error)),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
@@ -208,6 +222,12 @@ impl Commits {
                 Ok(Body::File(file))
             }
         }
+    }
+
+    fn mapped(&self, file: File, mapping: Mapping) -> Body {
+        let before = self.mapped.lock().replace(file);
+        drop(before);
+        Body::Mapped(Arc::new(mapping))
     }
 
     /// Maps a commit; a small one is faulted in whole. Before Linux 5.14, where nothing says that a page

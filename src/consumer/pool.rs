@@ -101,6 +101,12 @@ impl Deref for Buffer {
     }
 }
 
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.bytes.get_mut(self.start..).and_then(|bytes| bytes.get_mut(..self.length)).unwrap_or_default()

@@ -113,10 +113,11 @@ struct Glance {
 impl Reader {
     pub(crate) fn new(log: Arc<Log>) -> Self {
         let poller = Poller::new(&*log.env);
+        let pool = Arc::<Pool>::default();
         Self {
             log,
-            pool: Arc::default(),
-            commits: Commits::default(),
+            commits: Commits::new(Arc::clone(&pool)),
+            pool,
             poller,
             horizon: Mutex::default(),
             glance: Glance::default(),

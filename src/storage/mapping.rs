@@ -25,7 +25,7 @@ pub struct Mapping(Inner);
 
 enum Inner {
     File(Mmap),
-    Memory(Arc<[u8]>),
+    Memory(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
 impl Mapping {
@@ -39,9 +39,9 @@ impl Mapping {
         Ok(Self(Inner::File(map)))
     }
 
-    /// The same out of memory, for storages that have no files.
-    pub fn of_memory(bytes: impl Into<Arc<[u8]>>) -> Self {
-        Self(Inner::Memory(bytes.into()))
+    /// The same out of memory: for storages that have no files, and for what is read instead.
+    pub fn of_memory(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self(Inner::Memory(Box::new(bytes)))
     }
 
     /// Faults `range` in (MADV_POPULATE_READ): EFAULT for what the file no longer has, EINVAL before Linux
@@ -67,7 +67,7 @@ impl Deref for Mapping {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Inner::File(map) => map,
-            Inner::Memory(bytes) => bytes,
+            Inner::Memory(bytes) => (**bytes).as_ref(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use batchweave::env::{Env, System};
-use batchweave::{ConsumerOptions, Durability, Options, Share, Start, Store};
+use batchweave::{ConsumerOptions, Durability, Options, Share, Start, Step, Store};
 
 use super::raw::{RawLog, Words, now_ns};
 use super::rounds::{About, Better, Figure, compare, quantile};
@@ -56,7 +56,7 @@ pub(super) fn visible(bench: &Bench) -> Result<Figure> {
         engine_does: "publish a part of one slice of 4 KiB to an unsynced store; a consumer at the \
         defaults, asleep in \
                       next_batch in another process, gets it, verified, and touches every page",
-        raw_does: "create, pwrite of 8 KiB, close, link, unlink, a word in shared memory, futex \
+        raw_does: "create, one pwrite of as many bytes, close, link, unlink, a word in shared memory, futex \
         wake; another process, \
                    asleep on that word, does open, fstat, mmap and touches every page",
     };
@@ -64,11 +64,13 @@ pub(super) fn visible(bench: &Bench) -> Result<Figure> {
     std::fs::create_dir(&directory)?;
     let store = Store::create(directory.join("engine"), Options::new().durability(Durability::Unsynced))?;
     let mut producer = store.producer("bench")?;
+    let slice = &bench.bytes[..SLICE_BYTES];
+    publish(&mut producer, &[slice])?;
+    let length = std::fs::metadata(store.batch(Step::ZERO)?.location(0)?.path)?.len();
+    let file = &bench.bytes[..usize::try_from(length)?];
     let mut log = RawLog::create(&directory.join("raw"))?;
     let mut engine = Peer::start(&directory, Role::Engine)?;
     let mut raw = Peer::start(&directory, Role::Raw)?;
-    let slice = &bench.bytes[..SLICE_BYTES];
-    let file = &bench.bytes[..2 * SLICE_BYTES];
     let figure = compare(
         &bench.progress,
         bench.rounds,
@@ -153,7 +155,8 @@ pub(super) fn answer(directory: &Path, role: Role) -> Result<()> {
 }
 
 fn answer_engine(directory: &Path, words: &Words) -> Result<()> {
-    let run = Store::open(directory.join("engine"))?.run(Start::Beginning)?;
+    // The first only told the length of its file.
+    let run = Store::open(directory.join("engine"))?.run(Start::Step(Step::new(1)))?;
     let mut consumer = run.consumer_with(Share::WHOLE, ConsumerOptions::new().timeout(PATIENCE))?;
     let mut answers = 1;
     words.pong(answers, now_ns())?;
