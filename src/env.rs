@@ -77,13 +77,57 @@ pub trait Env: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct System {
     started: Instant,
+    drawn: Mutex<Drawn>,
+}
+
+/// Random bytes that were drawn ahead: a nonce is drawn with every part, and a call for each costs a
+/// twentieth of an unsynced commit.
+struct Drawn {
+    bytes: [u8; DRAWN_BYTES],
+    /// How many of them are left, at the end.
+    left: usize,
+    /// Whose they are: after a fork the child must not draw what its parent draws.
+    pid: u32,
+}
+
+const DRAWN_BYTES: usize = 512;
+
+impl fmt::Debug for Drawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drawn({} bytes left)", self.left)
+    }
+}
+
+impl Drawn {
+    /// Fills a small buffer; what is given once is gone.
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        let pid = std::process::id();
+        if self.left < bytes.len() || self.pid != pid {
+            fill(&mut self.bytes)?;
+            (self.left, self.pid) = (DRAWN_BYTES, pid);
+        }
+        let start = DRAWN_BYTES.saturating_sub(self.left);
+        let end = start.saturating_add(bytes.len());
+        if let Some(given) = self.bytes.get_mut(start..end) {
+            bytes.copy_from_slice(given);
+            given.fill(0);
+        }
+        self.left = self.left.saturating_sub(bytes.len());
+        Ok(())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one room that draws entropy")]
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
 }
 
 impl System {
     /// The clock starts at zero now.
     #[expect(clippy::disallowed_methods, reason = "the one room that reads the clock")]
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        let drawn = Drawn { bytes: [0; DRAWN_BYTES], left: 0, pid: 0 };
+        Self { started: Instant::now(), drawn: Mutex::new(drawn) }
     }
 }
 
@@ -111,9 +155,8 @@ impl Env for System {
         Who { host: host.trim().to_owned(), pid: std::process::id(), job }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the one room that draws entropy")]
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
-        getrandom::fill(bytes).map_err(|error| io::Error::other(error.to_string()))
+        if bytes.len() > DRAWN_BYTES / 8 { fill(bytes) } else { self.drawn.lock().fill(bytes) }
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one room that sleeps")]
@@ -236,5 +279,37 @@ impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
         *self.home.value.lock() = self.value.take();
         self.home.back.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_drawn_ahead_is_given_once() {
+        let system = System::new();
+        let mut given = std::collections::BTreeSet::new();
+        for _ in 0..3 * DRAWN_BYTES / 16 {
+            let mut nonce = [0; 16];
+            system.entropy(&mut nonce).unwrap();
+            assert!(given.insert(nonce), "a nonce came twice");
+        }
+        let mut long = [0; DRAWN_BYTES];
+        system.entropy(&mut long).unwrap();
+        assert_ne!(long, [0; DRAWN_BYTES]);
+    }
+
+    #[test]
+    fn a_forked_child_draws_anew() {
+        let mut parent = Drawn { bytes: [0; DRAWN_BYTES], left: 0, pid: 0 };
+        parent.fill(&mut [0; 16]).unwrap();
+        // What a child has after a fork: the same bytes, which its parent goes on to give.
+        let mut child = Drawn { bytes: parent.bytes, left: parent.left, pid: parent.pid.wrapping_add(1) };
+        let (mut of_parent, mut of_child) = ([0; 16], [0; 16]);
+        parent.fill(&mut of_parent).unwrap();
+        child.fill(&mut of_child).unwrap();
+        assert_ne!(of_parent, of_child);
+        assert_eq!(child.pid, std::process::id());
     }
 }

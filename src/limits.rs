@@ -156,9 +156,9 @@ pub const FINDINGS_PER_PART_MAX: u32 = 16;
 pub const COMMIT_CACHE: usize = 4;
 /// A commit up to this is faulted in whole when it is mapped: one call instead of one for each of its pieces.
 pub const WHOLE_COMMIT_BYTES: u64 = 256 << 10;
-/// A commit up to this is read even where commits are mapped: to map, fault in and unmap so little costs more
-/// than to copy it.
-pub const READ_COMMIT_BYTES: u64 = 16 << 10;
+/// A commit up to this is read whole with its header by whoever has waited for it, also where commits are
+/// mapped: to map, fault in and unmap so little costs more than to copy it. A small buffer of the pool.
+pub const READ_WHOLE_BYTES: usize = 12 << 10;
 /// Commits of one step that are kept open while it is read; beyond, one is opened twice. Far below `ulimit
 /// -n`.
 pub const STEP_COMMITS_OPEN_MAX: usize = 64;

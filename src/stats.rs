@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::consumer::Pool;
-use crate::storage::{Calls, Counting};
+use crate::storage::{Calls, Counting, Pool};
 
 /// Counters of one handle, since it was opened; see [`Store::stats`](crate::Store::stats).
 #[derive(Clone, Debug, Serialize)]
@@ -13,7 +12,8 @@ pub struct Stats {
     pub calls: Calls,
     /// What a metadata server sees of them: all but those that move or map bytes, close, wait and wake.
     pub metadata_calls: u64,
-    /// How often a pooled buffer was there in copy mode.
+    /// How often a buffer was there for what is read and not mapped: in map mode a small commit that was
+    /// waited for.
     pub pool_hits: u64,
     /// How often one had to be made.
     pub pool_misses: u64,

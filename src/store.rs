@@ -380,7 +380,7 @@ impl Store {
 
     /// What this handle has asked of the filesystem so far.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.counting, &self.reader.pool)
+        Stats::of(&self.counting, &self.reader.log.pool)
     }
 }
 

@@ -11,6 +11,8 @@
 mod support;
 #[path = "reading/together.rs"]
 mod together;
+#[path = "reading/waited.rs"]
+mod waited;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 //!
 //! - A file is that commit only if its nonce and record checksum are those of its entry (R7); that is
 //!   checked before anything of it is handed out.
-//! - Mapped whole and lazily, its size checked first, or read if it is small; the descriptor is closed by whoever is about to
-//!   wait, one at most stays open. In copy mode a read that comes short tells the same.
+//! - Mapped whole and lazily, its size checked first; a small one that was waited for is read instead. The
+//!   descriptor is closed by whoever is about to wait, one at most stays open. In copy mode a read that comes
+//!   short tells the same.
 //! - A mount that can't map is read instead, with one warning.
 
 use std::collections::VecDeque;
@@ -15,12 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pool::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::part::PartDescriptor;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{COMMIT_CACHE, READ_COMMIT_BYTES, READ_UNASKED_BYTES, WHOLE_COMMIT_BYTES};
+use crate::limits::{COMMIT_CACHE, READ_UNASKED_BYTES, WHOLE_COMMIT_BYTES};
 use crate::log::locate::Located;
 use crate::log::{Log, read};
 use crate::name::Name;
@@ -101,9 +101,8 @@ fn cut_short() -> Error {
 }
 
 /// The commits that were read last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Commits {
-    pool: Arc<Pool>,
     recent: Mutex<VecDeque<Arc<OpenCommit>>>,
     /// The file that was mapped last: closing costs, so it is done by who is about to wait.
     mapped: Mutex<Option<File>>,
@@ -114,17 +113,6 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    /// None yet; small ones are read into buffers of this pool.
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self {
-            pool,
-            recent: Mutex::default(),
-            mapped: Mutex::default(),
-            unmappable: AtomicBool::default(),
-            populates: AtomicBool::default(),
-        }
-    }
-
     /// The commit that holds a located part.
     ///
     /// `waiting` is its file, already open and read, if the tail has just come by it.
@@ -185,7 +173,10 @@ impl Commits {
         let Some(Record::Parts(record)) = read.record else {
             return Err(Error::new(ErrorKind::Corrupt, "the index names a commit that holds no parts"));
         };
-        let body = self.body(log, file, read.header.length)?;
+        let body = match read.whole {
+            Some(whole) => self.mapped(file, whole),
+            None => self.body(log, file, read.header.length)?,
+        };
         Ok(OpenCommit {
             version: located.version,
             nonce: located.nonce,
@@ -206,13 +197,8 @@ impl Commits {
             let what = format!("the file has {size} bytes, its header says {length}");
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
-        if length <= READ_COMMIT_BYTES {
-            let mut bytes = self.pool.take(usize::try_from(length).unwrap_or(usize::MAX))?;
-            read_exact_at(&*log.storage, &file, &mut bytes, 0).map_err(read::short)?;
-            return Ok(self.mapped(file, Mapping::of_memory(bytes)));
-        }
         match self.map(log, &file, length) {
-            Ok(mapping) => Ok(self.mapped(file, mapping)),
+            Ok(mapping) => Ok(self.mapped(file, Arc::new(mapping))),
             Err(error) if read::is_fault(&error) => Err(read::unreadable(error)),
             Err(error) => {
                 if !self.unmappable.swap(true, Ordering::Relaxed) {
@@ -224,10 +210,10 @@ impl Commits {
         }
     }
 
-    fn mapped(&self, file: File, mapping: Mapping) -> Body {
+    fn mapped(&self, file: File, mapping: Arc<Mapping>) -> Body {
         let before = self.mapped.lock().replace(file);
         drop(before);
-        Body::Mapped(Arc::new(mapping))
+        Body::Mapped(mapping)
     }
 
     /// Maps a commit; a small one is faulted in whole. Before Linux 5.14, where nothing says that a page

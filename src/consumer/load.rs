@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use super::Reader;
 use super::commits::{Body, OpenCommit, faulted, of_mapping};
-use super::pool::Buffer;
 use super::slice::Slice;
 use super::together::Desk;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +19,7 @@ use crate::format::part::{PartDescriptor, SliceEntry, listed_checksum};
 use crate::id::Checksum;
 use crate::limits::{CHECKSUM_BLOCK_BYTES, COPY_PIECE_BYTES, RUN_BYTES, SLICE_ENTRY_BYTES};
 use crate::log::Log;
-use crate::storage::Mapping;
+use crate::storage::{Buffer, Mapping};
 
 const ENTRY: usize = SLICE_ENTRY_BYTES as usize;
 const SLICE_BYTES: &str = "a slice's bytes";
@@ -215,7 +214,7 @@ pub(super) fn range(
         Body::File(_) => {
             let length = end.saturating_sub(start);
             commit.check_reach(log, place.saturating_add(start), length)?;
-            let mut buffer = reader.pool.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+            let mut buffer = reader.log.pool.take(usize::try_from(length).unwrap_or(usize::MAX))?;
             copy_blocks(log, commit, entry, &list, first, &mut buffer, place.saturating_add(start))?;
             let length = buffer.len();
             Slice::pooled(&Arc::new(buffer), 0, length, entry.counts).range(wanted)
@@ -245,7 +244,7 @@ fn copy_together(
         if let Some(last) = entries.last() {
             commit.check_reach(log, part.place.saturating_add(last.offset), last.stored)?;
         }
-        Some(reader.pool.take(usize::try_from(total).unwrap_or(usize::MAX))?)
+        Some(reader.log.pool.take(usize::try_from(total).unwrap_or(usize::MAX))?)
     } else {
         None
     };

@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use super::batch::{Batch, BatchPart};
 use super::commits::{Commits, OpenCommit};
 use super::load;
-use super::pool::Pool;
 use super::slice::Slice;
 use super::together::Desk;
 use super::waiting::Poller;
@@ -95,7 +94,6 @@ pub(crate) enum Want<'d> {
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) log: Arc<Log>,
-    pub(crate) pool: Arc<Pool>,
     pub(super) commits: Commits,
     pub(super) poller: Poller,
     horizon: Mutex<Horizon>,
@@ -113,11 +111,9 @@ struct Glance {
 impl Reader {
     pub(crate) fn new(log: Arc<Log>) -> Self {
         let poller = Poller::new(&*log.env);
-        let pool = Arc::<Pool>::default();
         Self {
             log,
-            commits: Commits::new(Arc::clone(&pool)),
-            pool,
+            commits: Commits::default(),
             poller,
             horizon: Mutex::default(),
             glance: Glance::default(),

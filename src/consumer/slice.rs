@@ -5,12 +5,11 @@ use std::ops::{Bound, Deref, RangeBounds};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::pool::Buffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
 use crate::format::part::Counts;
 use crate::id::Checksum;
-use crate::storage::Mapping;
+use crate::storage::{Buffer, Mapping};
 
 /// Where a slice's bytes lie on disk, for reading them by other means, such as GPUDirect Storage.
 #[derive(Clone, Debug, PartialEq, Eq)]

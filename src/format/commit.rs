@@ -195,17 +195,15 @@ impl Header {
             to.u8(u8::try_from(text.len()).unwrap_or(0)).raw(text.as_bytes());
         }
         to.pad_to(RECORD_AT).raw(inline);
-        let mut block: Box<Block> = Box::new([0; HEADER]);
-        let written = to.into_bytes();
-        if let Some(place) = block.get_mut(..written.len()) {
-            place.copy_from_slice(&written);
-        }
+        let mut block = to.into_bytes();
+        block.resize(HEADER, 0);
         // Its own field is still zero, as the checksum has it.
-        let checksum = checksum::of(block.as_slice());
+        let checksum = checksum::of(&block);
         if let Some(field) = block.get_mut(CHECKSUM_AT..PEOPLE_AT) {
             field.copy_from_slice(&checksum.get().to_le_bytes());
         }
-        (block, checksum)
+        let block = block.into_boxed_slice().try_into();
+        (block.unwrap_or_else(|_| Box::new([0; HEADER])), checksum)
     }
 
     /// Reads a header block; gives the record checksum too.

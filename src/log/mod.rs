@@ -52,7 +52,7 @@ use crate::format::store::Identity;
 use crate::id::{Nonce, Segment, Version};
 use crate::options::{Durability, MountClass, ReadMode};
 use crate::planted::{Bug, is_planted};
-use crate::storage::{Dir, File, Storage};
+use crate::storage::{Dir, File, Pool, Storage};
 use doorbell::Doorbell;
 use index::Indexes;
 use tail::Tail;
@@ -84,6 +84,8 @@ pub struct Log {
     pub indexes: Indexes,
     /// The doorbell.
     pub doorbell: Doorbell,
+    /// Buffers to read into.
+    pub pool: Arc<Pool>,
     /// The directory of the segment that was read last behind the tail.
     segment_dir: Mutex<Option<(Segment, Dir)>>,
     /// Whether STORE and the root were made durable through this handle.

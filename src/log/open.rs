@@ -133,6 +133,7 @@ fn open(
         tail: Exclusive::new(&*env, Tail::unloaded(identity.options.parts_per_step)),
         indexes: Indexes::default(),
         doorbell,
+        pool: Arc::default(),
         segment_dir: parking_lot::Mutex::new(None),
         secured: AtomicBool::new(false),
         ballast_given: AtomicBool::new(false),

@@ -3,6 +3,7 @@
 //! Nothing is believed of a file but what its checksums cover; a file of another store is `Corrupt`.
 
 use std::io;
+use std::sync::Arc;
 
 use super::apply::Commit;
 use super::{Log, may_be_stale};
@@ -11,9 +12,13 @@ use crate::format::commit::{Block, Header, Place};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::id::{Checksum, Nonce, Version};
-use crate::limits::{COMMIT_HEADER_BYTES, LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, RECORD_BYTES_MAX};
+use crate::limits::{
+    COMMIT_HEADER_BYTES, LOOK_AGAIN_MAX, LOOK_AGAIN_PAUSE, READ_WHOLE_BYTES, RECORD_BYTES_MAX,
+};
 use crate::name::Name;
-use crate::storage::{Access, Dir, File, read_exact_at};
+use crate::storage::{Access, Dir, File, Mapping, read_exact_at};
+
+const HEADER: usize = COMMIT_HEADER_BYTES as usize;
 
 /// A commit's header and record.
 #[derive(Clone, Debug)]
@@ -24,6 +29,17 @@ pub struct Read {
     pub checksum: Checksum,
     /// The record; none if it is of an unknown kind that is optional.
     pub record: Option<Record>,
+    /// All bytes of it, if they were read too.
+    pub whole: Option<Arc<Mapping>>,
+}
+
+/// How much of a commit is read in the first call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// What replay needs.
+    Header,
+    /// All of it, if it is small: for who reads its slices next.
+    Whole,
 }
 
 impl Read {
@@ -46,13 +62,47 @@ pub fn open(log: &Log, segment: &Dir, version: Version) -> io::Result<File> {
 /// # Errors
 /// `Corrupt`, `Unsupported` or `Io`, naming version and path.
 pub fn commit(log: &Log, file: &File, version: Version) -> Result<Read> {
-    read(log, file).map_err(|error| error.version(version).at(log.commit_path(version)))
+    reach(log, file, version, Reach::Header)
 }
 
-fn read(log: &Log, file: &File) -> Result<Read> {
-    let mut block: Box<Block> = Box::new([0; COMMIT_HEADER_BYTES as usize]);
+fn reach(log: &Log, file: &File, version: Version, reach: Reach) -> Result<Read> {
+    let read = match reach {
+        Reach::Header => read_header(log, file),
+        Reach::Whole => read_whole(log, file),
+    };
+    read.map_err(|error| error.version(version).at(log.commit_path(version)))
+}
+
+fn read_header(log: &Log, file: &File) -> Result<Read> {
+    let mut block: Box<Block> = Box::new([0; HEADER]);
     read_exact_at(&*log.storage, file, block.as_mut_slice(), 0).map_err(short)?;
-    let (header, checksum) = Header::decode(&block)?;
+    decode(log, file, &block)
+}
+
+fn read_whole(log: &Log, file: &File) -> Result<Read> {
+    let mut bytes = log.pool.take(READ_WHOLE_BYTES)?;
+    let mut length = match log.storage.read_at(file, &mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+        read => read.map_err(short)?,
+    };
+    if length < HEADER {
+        let rest = bytes.get_mut(length..HEADER).unwrap_or_default();
+        read_exact_at(&*log.storage, file, rest, length as u64).map_err(short)?;
+        length = HEADER;
+    }
+    let block = bytes.first_chunk::<HEADER>().ok_or_else(|| short(io::ErrorKind::UnexpectedEof.into()))?;
+    let mut read = decode(log, file, block)?;
+    // A file of another length, or one that takes another call, is for who opens it.
+    if read.header.length == length as u64 && length < READ_WHOLE_BYTES {
+        bytes.truncate(length);
+        read.whole = Some(Arc::new(Mapping::of_memory(bytes)));
+    }
+    Ok(read)
+}
+
+/// What a header block says, and its record, which may lie elsewhere in the file.
+fn decode(log: &Log, file: &File, block: &Block) -> Result<Read> {
+    let (header, checksum) = Header::decode(block)?;
     if header.store != log.identity.uuid {
         let what = format!("the commit belongs to store {}, not to {}", header.store, log.identity.uuid);
         return Err(Error::new(ErrorKind::Corrupt, what));
@@ -67,8 +117,8 @@ fn read(log: &Log, file: &File) -> Result<Read> {
             bytes
         }
     };
-    let record = header.record(&block, &elsewhere)?;
-    Ok(Read { header, checksum, record })
+    let record = header.record(block, &elsewhere)?;
+    Ok(Read { header, checksum, record, whole: None })
 }
 
 /// What an error at reading means: a file that ends too soon is `Corrupt`.
@@ -130,10 +180,10 @@ pub fn last_commit_in_words(log: &Log, producer: &Name, version: Version) -> Str
 ///
 /// # Errors
 /// As [`commit`], once looking again hasn't helped.
-pub fn patiently(log: &Log, file: &File, version: Version) -> Result<Read> {
+pub fn patiently(log: &Log, file: &File, version: Version, how_far: Reach) -> Result<Read> {
     let mut pause = LOOK_AGAIN_PAUSE;
     let mut left = LOOK_AGAIN_MAX;
-    let mut result = commit(log, file, version);
+    let mut result = reach(log, file, version, how_far);
     while let Err(error) = &result {
         left = left.saturating_sub(1);
         if left == 0 || error.kind() == ErrorKind::Unsupported || log.class == crate::MountClass::Local {
@@ -144,7 +194,7 @@ pub fn patiently(log: &Log, file: &File, version: Version) -> Result<Read> {
         let again =
             log.open_segment(version.segment(log.segment_size()))?.map(|dir| open(log, &dir, version));
         result = match again {
-            Some(Ok(file)) => commit(log, &file, version),
+            Some(Ok(file)) => reach(log, &file, version, how_far),
             Some(Err(error)) if may_be_stale(&error) => continue,
             Some(Err(error)) => Err(Error::io("can't open a commit", error).version(version)),
             None => continue,

@@ -259,7 +259,7 @@ impl Tail {
                 }
                 run = 0;
             }
-            let looked = match self.look(log, version, segment) {
+            let looked = match self.look(log, version, segment, care) {
                 Ok(looked) => looked,
                 // R7: neither what is read in a log that has moved on nor that it can't be read says
                 // anything.
@@ -324,7 +324,7 @@ impl Tail {
         marks::excuse(log, marks::read_before(log, end), error).map(|()| None)
     }
 
-    fn look(&mut self, log: &Log, version: Version, segment: Segment) -> Result<Look> {
+    fn look(&mut self, log: &Log, version: Version, segment: Segment, care: Care) -> Result<Look> {
         let Some(dir) = self.segment_dir(log, segment)? else { return Ok(Look::Absent) };
         let mut opened = read::open(log, &dir, version);
         if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StaleNetworkFileHandle) {
@@ -342,7 +342,8 @@ impl Tail {
                 return Err(Error::io(what, error).version(version).at(log.commit_path(version)));
             }
         };
-        let read = read::patiently(log, &file, version)?;
+        let how_far = if matches!(care, Care::Until(_)) { read::Reach::Whole } else { read::Reach::Header };
+        let read = read::patiently(log, &file, version, how_far)?;
         Ok(Look::Found(Box::new(read), file))
     }
 

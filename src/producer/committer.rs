@@ -5,6 +5,7 @@
 //! - A commit whose outcome is unknown is kept and tried again as the same file, never regrouped (R2).
 //! - After a failed directory sync the producer is poisoned: only opening it anew can tell what is in (R3).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,38 +247,10 @@ impl Committer {
 
     fn try_once(&mut self, queue: &Queue, pending: &mut Pending) -> Result<Tried, Failure> {
         let log = &*queue.log;
-        let look = self.contended && !self.fresh;
-        let said = log.doorbell.load();
-        let (mut tail, mut found) = catch_up(log, look, said).map_err(Failure::Not)?;
-        let mut turn = turn::judge(&tail.state, &pending.staged);
-        if !matches!(turn, turn::Verdict::Due) {
-            // What is said against it has to be so now.
-            drop(tail);
-            tail = log.current().map_err(Failure::Not)?;
-            found = found.saturating_add(1);
-            turn = turn::judge(&tail.state, &pending.staged);
-        }
-        match turn {
-            turn::Verdict::Due => self.wait = turn::Wait::default(),
-            turn::Verdict::Never(_) if !pending.own && !pending.uncertain => {
-                self.look_around(&tail);
-                return Ok(Tried::TooMany);
-            }
-            turn::Verdict::Never(why) => {
-                return Err(Failure::Not(Error::new(ErrorKind::Invalid, why).at(&log.path)));
-            }
-            turn::Verdict::Wait(whom) => {
-                self.look_around(&tail);
-                drop(tail);
-                let timeout = queue.line.lock().turn_timeout;
-                self.contended = true;
-                if let Err(failure) = self.wait.pause(log, &pending.staged, &whom, (said, timeout)) {
-                    self.wait = turn::Wait::default();
-                    return Err(failure);
-                }
-                return Ok(Tried::Lost);
-            }
-        }
+        let (mut tail, found) = match self.come_to_turn(queue, pending)? {
+            ControlFlow::Continue(due) => due,
+            ControlFlow::Break(tried) => return Ok(tried),
+        };
         // From here on another's commit can come before: what was replayed until now costs nobody a race.
         let began = log.env.now();
         let (name, incarnation, lost) = (&self.name, self.incarnation, pending.attempts.lost);
@@ -314,6 +287,49 @@ impl Committer {
             Failure::Unknown(Error::new(ErrorKind::Invalid, what).at(&log.path))
         };
         Ok(Tried::Won(appended.version, last.ok_or_else(unknown)?))
+    }
+
+    /// The log's end once the commit may be linked there as far as turns go, and how much of it is new; else
+    /// what the attempt has come to.
+    fn come_to_turn<'l>(
+        &mut self,
+        queue: &'l Queue,
+        pending: &Pending,
+    ) -> Result<ControlFlow<Tried, (Taken<'l, Tail>, u64)>, Failure> {
+        let log = &*queue.log;
+        let look = self.contended && !self.fresh;
+        let said = log.doorbell.load();
+        let (mut tail, mut found) = catch_up(log, look, said).map_err(Failure::Not)?;
+        let mut turn = turn::judge(&tail.state, &pending.staged);
+        if !matches!(turn, turn::Verdict::Due) {
+            // What is said against it has to be so now.
+            drop(tail);
+            tail = log.current().map_err(Failure::Not)?;
+            found = found.saturating_add(1);
+            turn = turn::judge(&tail.state, &pending.staged);
+        }
+        match turn {
+            turn::Verdict::Due => {
+                self.wait = turn::Wait::default();
+                Ok(ControlFlow::Continue((tail, found)))
+            }
+            turn::Verdict::Never(_) if !pending.own && !pending.uncertain => {
+                self.look_around(&tail);
+                Ok(ControlFlow::Break(Tried::TooMany))
+            }
+            turn::Verdict::Never(why) => Err(Failure::Not(Error::new(ErrorKind::Invalid, why).at(&log.path))),
+            turn::Verdict::Wait(whom) => {
+                self.look_around(&tail);
+                drop(tail);
+                let timeout = queue.line.lock().turn_timeout;
+                self.contended = true;
+                if let Err(failure) = self.wait.pause(log, &pending.staged, &whom, (said, timeout)) {
+                    self.wait = turn::Wait::default();
+                    return Err(failure);
+                }
+                Ok(ControlFlow::Break(Tried::Lost))
+            }
+        }
     }
 
     fn tell(&self, queue: &Queue, pending: Pending, version: Version, last: Part) {

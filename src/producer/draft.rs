@@ -97,7 +97,7 @@ impl Draft {
             place: new.place,
             compression: new.compression,
             part: PartDescriptor { place: COMMIT_HEADER_BYTES, ..PartDescriptor::default() },
-            table: Writer::new(),
+            table: Writer::with_room(SLICE_ENTRY_BYTES as usize),
             attached: false,
             metadata: Vec::new(),
             broken: None,

@@ -13,7 +13,6 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use memmap2::{Mmap, MmapOptions};

@@ -14,6 +14,7 @@ mod counting;
 mod listing;
 mod mapping;
 mod mountinfo;
+mod pool;
 mod posix;
 mod probe;
 pub(crate) mod put;
@@ -35,6 +36,7 @@ pub use class::class_of;
 pub use counting::{Calls, Counting};
 pub use listing::Names;
 pub use mapping::Mapping;
+pub use pool::{Buffer, Pool};
 pub use posix::Posix;
 pub use probe::{Attempt, Finding, Report, probe};
 

@@ -1,4 +1,4 @@
-//! Buffers of the copy mode, shared by all threads of a handle and used again.
+//! Buffers for what is read and not mapped, shared by all threads of a handle and used again.
 //!
 //! - A buffer goes back when the last slice in it is dropped.
 //! - What is kept is bounded by a number of bytes, never taken from the node's memory.
@@ -20,7 +20,7 @@ const GRAIN_SMALL: usize = 16 << 10;
 
 /// The buffers that are free, and how often one was there when asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub struct Pool {
     free: Mutex<Free>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -34,7 +34,10 @@ struct Free {
 
 impl Pool {
     /// A buffer of `length` bytes, begun at a multiple of 4096; its content is undefined.
-    pub(crate) fn take(self: &Arc<Self>, length: usize) -> Result<Buffer> {
+    ///
+    /// # Errors
+    /// `Full` when there is no memory for it.
+    pub fn take(self: &Arc<Self>, length: usize) -> Result<Buffer> {
         let grain = |bytes: usize| if bytes <= GRAIN { GRAIN_SMALL } else { GRAIN };
         let aligned = length.checked_add(ALIGN);
         let needed = aligned.and_then(|bytes| bytes.checked_next_multiple_of(grain(bytes)));
@@ -80,17 +83,24 @@ impl Pool {
     }
 
     /// How often a free buffer was there, and how often it wasn't.
-    pub(crate) fn hits_and_misses(&self) -> (u64, u64) {
+    pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 }
 
 /// A buffer out of the pool.
-pub(crate) struct Buffer {
+pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     length: usize,
     home: Weak<Pool>,
+}
+
+impl Buffer {
+    /// Leaves the first `length` bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
 }
 
 impl Deref for Buffer {
