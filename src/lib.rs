@@ -81,6 +81,7 @@ compile_error!("batchweave runs on 64-bit little-endian Linux: its format is map
 
 mod consumer;
 mod copy;
+mod doctor;
 mod error;
 mod group;
 mod id;
@@ -131,6 +132,9 @@ mod storage;
 
 pub use consumer::{Batch, Batches, Consumer, ConsumerOptions, Location, Next, Slice};
 pub use copy::Copied;
+pub use doctor::{
+    Advice, Costs, Diagnosis, Freshness, PeerReport, Peers, Race, Weight, doctor, doctor_with_peers,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use format::part::Counts;
 pub use group::{Group, GroupInfo, GroupProgress};
@@ -157,5 +161,5 @@ pub use run::{Checkpoint, Run, Start};
 pub use share::Share;
 pub use stats::Stats;
 pub use storage::{Attempt, Calls, Finding, Mount, Report};
-pub use store::{Info, ProducerInfo, Store, doctor};
+pub use store::{Info, ProducerInfo, Store};
 pub use turns::TurnsInfo;

@@ -1,6 +1,5 @@
 //! The facade: a store, by its path.
 
-use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::producer::Producer;
 use crate::run::{Run, Start};
 use crate::share::Share;
 use crate::stats::Stats;
-use crate::storage::{Counting, Posix, Report, Storage, probe};
+use crate::storage::{Counting, Posix, Storage};
 
 /// A store: one root directory, one ordered stream of global batches.
 ///
@@ -382,24 +381,6 @@ impl Store {
     pub fn stats(&self) -> Stats {
         Stats::of(&self.counting, &self.reader.log.pool)
     }
-}
-
-/// Looks at the mount of a directory: what it can do, what it is like, whether a store may live there.
-///
-/// Everything happens in a private directory inside, which is removed again.
-///
-/// # Errors
-/// `Invalid` when there is no such directory; `Io`.
-pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Report> {
-    let path = directory.as_ref();
-    let (seams, _) = system();
-    let dir = seams.storage.open_root(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Error::new(ErrorKind::Invalid, "there is no such directory").caused_by(error).at(path)
-        }
-        _ => Error::io("can't open the directory", error).at(path),
-    })?;
-    probe(&*seams.storage, &*seams.env, &dir, path, options)
 }
 
 /// The real filesystem, clock and threads.

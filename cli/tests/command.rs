@@ -130,9 +130,12 @@ impl Place {
     fn follow(&self, more: &[&str]) -> Child {
         let mut arguments: Vec<&OsStr> = args!["follow", self.root, "--share", "0/1"].to_vec();
         arguments.extend(more.iter().map(OsStr::new));
-        let mut command = command(&arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        start(&arguments)
     }
+}
+
+fn start(arguments: &[&OsStr]) -> Child {
+    command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 #[track_caller]
@@ -381,9 +384,31 @@ fn verbs_that_read_change_nothing() {
 }
 
 #[test]
-fn doctor_leaves_nothing() {
+fn doctor_races_measures_and_leaves_nothing() {
     let dir = TempDir::new().unwrap();
-    run(args!["doctor", dir.path()]).good();
+    let found = run(args!["doctor", dir.path(), "--json"]).fact();
+    assert_eq!((&found["fit"], &found["race"]["peers"]), (&Value::from(true), &Value::from(8)));
+    for race in found["race"]["races"].as_array().unwrap() {
+        assert_eq!((&race["broken"], &race["failed"]), (&Value::from(0), &Value::from(0)), "{race}");
+    }
+    assert!(found["costs"]["commit_us"].as_u64().unwrap() > 0);
+    let text = run(args!["doctor", dir.path()]).text();
+    assert!(text.contains("exactly one has won each") && text.contains("a durable commit"), "{text}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn two_doctors_meet_and_come_to_one_verdict() {
+    let dir = TempDir::new().unwrap();
+    let alone = run(args!["doctor", "--peer", "--timeout", "0", dir.path()]).failed(19);
+    assert!(alone.contains("number 2 didn't come"), "{alone}");
+    let both = [0, 1].map(|_| start(args!["doctor", "--peer", "--json", dir.path()]));
+    let found = both.map(|one| wait(one).fact());
+    let seats: u64 = found.iter().map(|one| one["seat"].as_u64().unwrap()).sum();
+    assert_eq!(seats, 1);
+    for one in &found {
+        assert_eq!((&one["fit"], &one["freshness"]["stale_both"]), (&Value::from(true), &Value::from(0)));
+    }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

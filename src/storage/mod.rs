@@ -14,6 +14,8 @@ mod counting;
 mod listing;
 mod mapping;
 mod mountinfo;
+#[cfg(test)]
+pub(crate) mod odd;
 mod pool;
 mod posix;
 mod probe;

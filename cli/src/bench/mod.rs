@@ -149,7 +149,7 @@ fn basics(dir: &Path, rounds: usize) -> Result<Report> {
     check_room(dir, BYTES_NEEDED)?;
     let made = tempfile::Builder::new().prefix("batchweave-bench-").tempdir_in(dir);
     let directory = made.map_err(|error| format!("can't make a directory in {}: {error}", dir.display()))?;
-    let found = doctor(directory.path(), &Options::new())?;
+    let found = doctor(directory.path(), &Options::new())?.report;
     if found.class != MountClass::Local {
         return Err(
             format!("{} is a {} mount, and a ping needs a local one", dir.display(), found.class).into()
