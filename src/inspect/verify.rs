@@ -101,7 +101,10 @@ impl Walk<'_, '_> {
     fn segment(&mut self, segment: Segment) {
         self.replayer.enter(segment);
         let told = self.sink.told();
-        let was_missing = if self.tree.log.contains(&segment) {
+        // A listing that isn't made at once may lack what was begun meanwhile, and have what came later.
+        let is_there =
+            || self.tree.log.contains(&segment) || matches!(self.log.open_segment(segment), Ok(Some(_)));
+        let was_missing = if is_there() {
             !self.commits(segment)
         } else {
             self.sink.find(segment_path(names::LOG, segment), "the segment is missing, likely purged");

@@ -1,10 +1,12 @@
 //! What a mount says in passing, what it refuses, and a sync that it couldn't do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use batchweave::{ErrorKind, Primitive, Settings, Store};
 use batchweave_sim::{
-    Alone, Choices, Class, Fault, Links, Match, Memory, Method, Mount, Plan, Traits, errno,
+    Alone, Choices, Class, Fault, Links, Match, Memory, Method, Mount, Pause, Plan, Traits, errno,
 };
 
 use crate::support::{create, open, open_with, options, publish};
@@ -138,4 +140,53 @@ fn a_link_refused_between_directories_is_unsupported_whatever_it_is_for() {
             );
         }
     }
+}
+
+/// Others publish so many steps between two servers' pieces of one listing.
+#[derive(Debug)]
+struct Between {
+    pieces_before: AtomicU32,
+    disk: Memory,
+    steps: u32,
+}
+
+impl Pause for Between {
+    fn pause(&self, _seen: u64) {
+        if self.pieces_before.fetch_sub(1, Ordering::Relaxed) == 0 {
+            let mut producer = open(self.disk.clone(), 7).unwrap().producer("b").unwrap();
+            for _ in 0..self.steps {
+                publish(&mut producer).unwrap();
+            }
+        }
+    }
+
+    fn wait_on(&self, _key: u64, _timeout: Duration) {}
+
+    fn wake(&self, _key: u64) {}
+}
+
+/// A listing that is put together from several servers' pieces lacked a segment that was begun meanwhile, and
+/// had a later one: verify called it purged.
+#[test]
+fn what_is_begun_in_the_middle_of_a_listing_is_not_called_purged() {
+    let mut listings = 0;
+    for pieces in 0..20 {
+        for steps in [20, 40, 60, 80] {
+            let disk = Memory::new();
+            let store = create(Arc::new(disk.clone()), 1, options(), &Settings::new()).unwrap();
+            let mut producer = store.producer("a").unwrap();
+            for _ in 0..10 {
+                publish(&mut producer).unwrap();
+            }
+            let between = Between { pieces_before: AtomicU32::new(pieces), disk: disk.clone(), steps };
+            let between = Arc::new(between);
+            let class = Class::Coherent { bricks: 3 };
+            let mount = Mount::new(disk, class, Choices::replay(Vec::new()), between.clone());
+            let report = open(mount, 2).unwrap().verify(|_| ()).unwrap();
+            assert!(report.findings.is_empty(), "{pieces} pieces, {steps} steps: {:?}", report.findings);
+            // It has gone below zero if it came to that.
+            listings += u32::from(between.pieces_before.load(Ordering::Relaxed) > pieces);
+        }
+    }
+    assert!(listings > 20, "{listings} of 80 were in the middle of a listing");
 }
