@@ -363,13 +363,18 @@ impl Store {
     /// With `open_step`, parts of an incomplete step may stay behind; they count again after a
     /// [`Store::reopen`].
     ///
+    /// A skip that comes between doesn't matter; a rewind does, since the stream would end elsewhere.
+    ///
     /// # Errors
-    /// `Invalid` when a step is incomplete, unless `open_step`; `Full`, `Contended`, `Io`.
+    /// `Invalid` when a step is incomplete, unless `open_step`; `Rewound` when another has rewound the store
+    /// meanwhile: look at what is left, and decide anew; `Full`, `Contended`, `Io`.
     pub fn close(&self, open_step: bool) -> Result<bool> {
         stream::close(&self.reader.log, open_step)
     }
 
     /// Goes on after an end. Runs that began before don't see it. False if the stream was open.
+    ///
+    /// A rewind that comes between has opened it already, so that is false; a skip doesn't matter.
     ///
     /// # Errors
     /// `Full`, `Contended`, `Io`.

@@ -1,6 +1,9 @@
-//! The life of a store around its data: groups, checkpoints, resuming. The method: one thread over a
-//! filesystem in memory; each case is a story of a few processes, held against what each of them was told.
+//! The life of a store around its data: groups, checkpoints, resuming, closing, forgetting. The method: one
+//! thread over a filesystem in memory; each case is a story of a few processes, held against what each
+//! of them was told.
 
+#[path = "lifecycle/closing.rs"]
+mod closing;
 #[path = "lifecycle/groups.rs"]
 mod groups;
 #[path = "lifecycle/joining.rs"]

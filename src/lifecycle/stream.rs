@@ -5,7 +5,9 @@
 //! - An effect that is there already is done, not an error, so that a command can be repeated after any
 //!   crash.
 
-use crate::commit::writer::{Settled, append_control};
+use super::rewind::check_history;
+use crate::commit::staged::Staged;
+use crate::commit::writer::{Settled, append_control, given_up};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::Record;
 use crate::limits::LOOK_AGAIN_MAX;
@@ -61,14 +63,17 @@ pub(crate) fn retire(log: &Log, name: &Name) -> Result<bool> {
 /// Ends the stream at the next step. False if it was closed already.
 ///
 /// # Errors
-/// `Invalid` when parts of the next step are published, unless `open_step`; `Full`, `Io`, ...
+/// `Invalid` when parts of the next step are published, unless `open_step`; `Rewound` when another has
+/// rewound the store meanwhile: its end is then another one than its caller has looked at; `Full`, `Io`, ...
 pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
     let mut tail = log.current()?;
+    let began = tail.state.history.last_rewind;
     let make = |state: &State| {
         if state.closed.is_some() {
             return Ok(None);
         }
         let step = state.next_step();
+        check_history(log, state, began, step)?;
         if state.has_open_step() && !open_step {
             let begun = state.next_part.get() - step.first_part(state.parts_per_step).get();
             let all = state.parts_per_step;
@@ -78,7 +83,7 @@ pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
         }
         Ok(Some(Record::Close { step, closes: state.closes(), open_step }))
     };
-    let appended = append_control(log, &mut tail, make, |_, _| Settled::Open)?;
+    let appended = append_control(log, &mut tail, make, of_this_generation)?;
     Ok(appended.is_some())
 }
 
@@ -89,6 +94,12 @@ pub(crate) fn close(log: &Log, open_step: bool) -> Result<bool> {
 pub(crate) fn reopen(log: &Log) -> Result<bool> {
     let mut tail = log.current()?;
     let make = |state: &State| Ok(state.closed.map(|_| Record::Reopen { closes: state.closes() }));
-    let appended = append_control(log, &mut tail, make, |_, _| Settled::Open)?;
+    let appended = append_control(log, &mut tail, make, of_this_generation)?;
     Ok(appended.is_some())
+}
+
+/// A skip that comes between takes nothing from what a close or a reopen says: it is made anew for the
+/// generation that there is now.
+fn of_this_generation(state: &State, staged: &Staged) -> Settled {
+    if staged.commit.generation == state.generation { Settled::Open } else { given_up() }
 }

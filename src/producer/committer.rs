@@ -301,8 +301,9 @@ impl Committer {
         let said = log.doorbell.load();
         let (mut tail, mut found) = catch_up(log, look, said).map_err(Failure::Not)?;
         let mut turn = turn::judge(&tail.state, &pending.staged);
-        if !matches!(turn, turn::Verdict::Due) {
-            // What is said against it has to be so now.
+        let closed = tail.state.closed.is_some();
+        if closed || !matches!(turn, turn::Verdict::Due) {
+            // What is said against it has to be so now: the stream may have been reopened since.
             drop(tail);
             tail = log.current().map_err(Failure::Not)?;
             found = found.saturating_add(1);
