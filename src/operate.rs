@@ -17,7 +17,8 @@ impl Store {
     /// run that went wrong has left is taken back so, at any step that is retained.
     ///
     /// - Every producer is set back to where it was right before that step came in, state and all, and has to
-    ///   be opened anew; publishing under an older incarnation is `Fenced`.
+    ///   be opened anew; publishing under an older incarnation is `Fenced`. One that has begun a
+    ///   [forgotten](Store::forget) name anew since is set back to its own beginning.
     /// - Every run that is under way gets `Rewound` before its next batch. A position at or before the step
     ///   is still good, a later one isn't.
     /// - Checkpoints beyond the step are dropped, and a closed stream is open again.
@@ -110,7 +111,8 @@ impl Store {
     }
 
     /// Drops the name of a producer that has finished, once nothing of it is retained. False if there is no
-    /// such name. Opened again, it begins anew, at sequence 0 and without a state.
+    /// such name. Opened again, it begins anew, at sequence 0 and without a state; that stays so when the
+    /// store is rewound to before.
     ///
     /// # Errors
     /// `Invalid` when it hasn't finished, its last part isn't below the floor, or it is in the ring of those

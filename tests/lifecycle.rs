@@ -4,6 +4,8 @@
 
 #[path = "lifecycle/closing.rs"]
 mod closing;
+#[path = "lifecycle/forgotten.rs"]
+mod forgotten;
 #[path = "lifecycle/groups.rs"]
 mod groups;
 #[path = "lifecycle/joining.rs"]

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::checksum;
 use crate::format::part::Item;
 use crate::format::record::{Record, Rewind, Rewound};
-use crate::id::{Checksum, Generation, Nonce, Sequence, Step, Version};
+use crate::id::{Checksum, Generation, Nonce, Part, Sequence, Step, Version};
 use crate::limits::COMMIT_HEADER_BYTES;
 use crate::log::Log;
 use crate::log::past::Past;
@@ -94,19 +94,15 @@ pub struct SetBack {
 pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<RewindReport> {
     let mut tail = log.current()?;
     let began = tail.state.history.last_rewind;
-    // Where nothing is dropped the step is now: so it is another record once somebody finishes or begins
-    // again, or a part comes, since what came before that is right before the step then.
     let first = step.first_part(log.parts_per_step());
-    let now = |state: &State| (state.next_part <= first).then(|| finished(state));
-    let ring = |state: &State| state.ring.as_ref().map(|ring| ring.last);
-    let described = RefCell::new((None, None));
+    let described = RefCell::new(None);
     // It may be read from a log that was replayed anew, with another rewind in it: so that is looked at as
     // often.
     let make = |tail: &mut Tail| {
         let described = |tail: &Tail| {
             check_history(log, &tail.state, began, step)?;
             check(log, tail, step, options)?;
-            described.replace((now(&tail.state), ring(&tail.state)));
+            described.replace(Some(Basis::of(&tail.state, first)));
             describe(log, tail, step, options)
         };
         tail.read(log, described).map(Some)
@@ -117,8 +113,7 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
         if state.history.last_rewind == Some(staged.commit.nonce) {
             return Settled::In(version_of(state));
         }
-        let (then, ring_then) = &*described.borrow();
-        let is_so = (then.is_none() || *then == now(state)) && *ring_then == ring(state);
+        let is_so = described.borrow().as_ref() == Some(&Basis::of(state, first));
         match (state.judge(&staged.commit), &staged.commit.record) {
             (Ok(None), Some(Record::Rewind(record))) if is_so => {
                 drops.set(Some(report(state, record)));
@@ -137,9 +132,26 @@ pub(crate) fn rewind(log: &Log, step: Step, options: RewindOptions) -> Result<Re
     Ok(report)
 }
 
-/// Which producers have finished, in the order of their names.
-fn finished(state: &State) -> Vec<bool> {
-    state.producers.values().map(|known| known.finished).collect()
+/// What a rewind's record rests on, and replay can't judge: another state of it wants another record.
+#[derive(Debug, PartialEq, Eq)]
+struct Basis {
+    /// Where nothing is dropped the step is now: so it is another record once somebody finishes or begins
+    /// again, or a part comes, since what came before that is right before the step then.
+    finished: Option<Vec<bool>>,
+    /// Since when the producers have their names: one that was forgotten and begun anew isn't who was there.
+    anew: Vec<Option<Version>>,
+    ring: Option<Version>,
+}
+
+impl Basis {
+    fn of(state: &State, first: Part) -> Self {
+        let known = || state.producers.values();
+        Self {
+            finished: (state.next_part <= first).then(|| known().map(|one| one.finished).collect()),
+            anew: known().map(|one| one.anew).collect(),
+            ring: state.ring.as_ref().map(|ring| ring.last),
+        }
+    }
 }
 
 /// What a rewind would drop now.
@@ -209,10 +221,12 @@ pub(super) fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOption
         false => past.producer_states(log)?,
     };
     let (mut payload, mut producers) = (Vec::new(), Vec::new());
-    for name in tail.state.producers.keys() {
-        let bytes = states.remove(name).unwrap_or_default();
+    for (name, now) in &tail.state.producers {
+        // Who had the name before it was forgotten is gone for good: whoever has it now hadn't begun then.
+        let same = |then: &&ProducerState| then.anew == now.anew;
+        let known = past.state.producers.get(name).filter(same);
+        let bytes = known.and_then(|_| states.remove(name)).unwrap_or_default();
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let known = past.state.producers.get(name);
         let of = |then: fn(&ProducerState) -> Checksum| known.map_or(Checksum::ZERO, then);
         producers.push(Rewound {
             producer: name.clone(),

@@ -181,6 +181,7 @@ impl State {
             Some(Record::Reopen { .. }) => self.closed = None,
             Some(Record::Require { features }) => self.features |= features,
             Some(Record::Forget { producer, .. }) => {
+                self.last_forget = Some(version);
                 self.producers.remove(producer);
             }
             Some(Record::Group { group, start, .. }) => self.open_group(version, commit, group, *start),
@@ -200,8 +201,10 @@ impl State {
     }
 
     fn open(&mut self, version: Version, commit: &Commit, producer: &Name) {
+        let anew = self.last_forget.map(|_| version);
         let one = self.producers.entry(producer.clone()).or_insert(ProducerState {
             incarnation: None,
+            anew,
             last_open: version,
             open_nonce: commit.nonce,
             next: Sequence::ZERO,

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::cursor::{Reader, Writer};
 use crate::id::{Incarnation, Nonce, Part, Step, Version};
 use crate::limits::{CHECKPOINTS_MAX, GROUPS_MAX, METADATA_BYTES_MAX, PRODUCERS_MAX};
+use crate::name::Name;
 
 const TAG_CORE: u16 = 1;
 const TAG_PRODUCERS: u16 = 2;
@@ -21,9 +22,12 @@ const TAG_GROUPS: u16 = 5;
 const TAG_LIMITS: u16 = 6;
 const TAG_SKIPS: u16 = 7;
 const TAG_TURNS: u16 = 8;
+const TAG_ANEW: u16 = 9;
 const FLAG_REQUIRED: u16 = 1;
 /// A producer with a name of one byte and no state.
 const PRODUCER_BYTES_MIN: usize = 72;
+/// A name of one byte and a version.
+const ANEW_BYTES_MIN: usize = 10;
 /// A group with a name of one byte and no checkpoint.
 const GROUP_BYTES_MIN: usize = 54;
 /// A checkpoint with a name of one byte and no metadata.
@@ -49,6 +53,7 @@ impl State {
             (TAG_LIMITS, limits),
             (TAG_SKIPS, skips),
             (TAG_TURNS, self.ring.as_ref().map(encode_ring)),
+            (TAG_ANEW, self.last_forget.map(|last| self.encode_anew(last))),
         ] {
             if let Some(item) = item {
                 to.u16(tag).u16(FLAG_REQUIRED).bytes(&item);
@@ -77,6 +82,18 @@ impl State {
                 to.u64(state.version.get()).u64(state.offset).u32(state.length).checksum(state.checksum);
             }
             to.u64(one.last_version.get()).u32(one.attempt_us);
+        }
+        to.into_bytes()
+    }
+
+    /// The names that were begun since the first Forget.
+    fn encode_anew(&self, last_forget: Version) -> Vec<u8> {
+        let mut to = Writer::new();
+        let anew: Vec<(&Name, Version)> =
+            self.producers.iter().filter_map(|(name, one)| Some((name, one.anew?))).collect();
+        to.u64(last_forget.get()).count(anew.len());
+        for (name, version) in anew {
+            to.name(name).u64(version.get());
         }
         to.into_bytes()
     }
@@ -124,6 +141,7 @@ impl State {
                 TAG_LIMITS => decode_limits(item, &mut state.history)?,
                 TAG_SKIPS => decode_skips(item, &mut state.history)?,
                 TAG_TURNS => state.ring = Some(decode_ring(item)?),
+                TAG_ANEW => state.decode_anew(item)?,
                 _ if flags & FLAG_REQUIRED == 0 => {}
                 _ => return Err(unknown_item(tag)),
             }
@@ -166,6 +184,7 @@ impl State {
             }
             let one = ProducerState {
                 incarnation,
+                anew: None,
                 last_open,
                 open_nonce,
                 next,
@@ -177,6 +196,23 @@ impl State {
                 attempt_us,
             };
             self.producers.insert(name, one);
+        }
+        from.finish()
+    }
+
+    fn decode_anew(&mut self, item: &[u8]) -> Result<()> {
+        let mut from = Reader::new(item);
+        self.last_forget = Some(from.u64()?.into());
+        let mut last: Option<Name> = None;
+        for _ in 0..from.count(ANEW_BYTES_MIN, PRODUCERS_MAX)? {
+            let name = from.name()?;
+            if last.is_some_and(|last| last >= name) {
+                return Err(corrupt("its names that were begun anew aren't sorted"));
+            }
+            let known = self.producers.get_mut(&name);
+            let known = known.ok_or_else(|| corrupt("a name that it doesn't know was begun anew"))?;
+            known.anew = Some(from.u64()?.into());
+            last = Some(name);
         }
         from.finish()
     }

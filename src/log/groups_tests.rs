@@ -252,6 +252,58 @@ fn a_name_is_forgotten_once_nothing_of_it_is_retained() {
 }
 
 #[test]
+fn who_begins_after_a_forget_is_known_by_it() {
+    let mut state = steps(1);
+    let open = |who: &str| Record::Open { producer: name(who), last: None };
+    let forget = |state: &mut State, who: &str| {
+        let incarnation = state.producers[&name(who)].last_open.incarnation();
+        write(state, Record::Retire { producer: name(who), incarnation }).unwrap();
+        write(state, Record::Forget { producer: name(who), incarnation }).unwrap()
+    };
+    let anew = |state: &State| -> Vec<Option<Version>> {
+        assert_eq!(State::decode(&state.encode(), 1).unwrap(), *state);
+        state.producers.values().map(|one| one.anew).collect()
+    };
+    write(&mut state, open("b")).unwrap();
+    assert_eq!((anew(&state), state.last_forget), (vec![None, None], None));
+    assert_eq!(State { last_forget: None, ..state.clone() }.encode(), state.encode());
+    let forgotten = forget(&mut state, "b");
+    assert_eq!((anew(&state), state.last_forget), (vec![None], Some(forgotten)));
+    let begun = write(&mut state, open("b")).unwrap();
+    assert_eq!(anew(&state), [None, Some(begun)]);
+    // Opening it once more begins nothing.
+    write(&mut state, Record::Open { producer: name("b"), last: Some(begun) }).unwrap();
+    let other = write(&mut state, open("c")).unwrap();
+    assert_eq!(anew(&state), [None, Some(begun), Some(other)]);
+    forget(&mut state, "b");
+    let again = write(&mut state, open("b")).unwrap();
+    assert_eq!(anew(&state), [None, Some(again), Some(other)]);
+    // A rewind to before leaves it so.
+    let back = rewind(&state, 0);
+    write(&mut state, back).unwrap();
+    assert_eq!(anew(&state), [None, Some(again), Some(other)]);
+}
+
+#[test]
+fn names_that_were_begun_anew_are_known_and_in_order() {
+    let mut state = steps(1);
+    state.last_forget = Some(Version::new(7));
+    for who in ["b", "c"] {
+        write(&mut state, Record::Open { producer: name(who), last: None }).unwrap();
+    }
+    let good = state.encode();
+    // The item is the last: version, count, and for each its name and version.
+    let (b, c) = (good.len() - 19, good.len() - 9);
+    assert_eq!((good[b], good[c]), (b'b', b'c'));
+    for (at, byte, words) in [(b, b'c', "sorted"), (c, b'b', "sorted"), (c, b'd', "doesn't know")] {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        let error = State::decode(&bytes, 1).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
 fn the_shortest_of_everything_is_read_back() {
     let mut state = steps(2);
     let bare = group(&mut state, 0).unwrap();

@@ -33,6 +33,9 @@ pub struct StatePlace {
 pub struct ProducerState {
     /// The incarnation that may publish; none once retired.
     pub incarnation: Option<Incarnation>,
+    /// The Open that began its name anew after a Forget of any name; none if it was there before the first.
+    /// What a name was before it was forgotten is another producer's.
+    pub anew: Option<Version>,
     /// The newest valid Open.
     pub last_open: Version,
     /// That Open's nonce, by which its writer knows it for its own (R6).
@@ -81,6 +84,8 @@ pub struct State {
     pub bytes_reclaimed: u64,
     /// By name.
     pub producers: BTreeMap<Name, ProducerState>,
+    /// The newest valid Forget; none before the first.
+    pub last_forget: Option<Version>,
     /// By name.
     pub groups: Groups,
     /// Rewinds, skips, and where the steps that they leave lie.
@@ -105,6 +110,7 @@ impl State {
             bytes_written: 0,
             bytes_reclaimed: 0,
             producers: BTreeMap::new(),
+            last_forget: None,
             groups: Groups::new(),
             history: History::default(),
             ring: None,
