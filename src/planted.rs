@@ -128,6 +128,23 @@ bugs! {
     /// Replay takes parts out of turn, and so does their writer, who doesn't wait. Needs a ring of producers
     /// that aren't as fast as each other.
     TurnIgnored "turn-ignored",
+    /// P2: a run doesn't see a Close that comes after its view: it waits at the end, or goes on beyond it
+    /// once the stream is reopened. Needs a close while a run is under way.
+    EndUnseen "end-unseen",
+    /// Replay passes a Reopen over, so nobody can publish any more. Needs a close and a reopen.
+    ReopenIgnored "reopen-ignored",
+    /// An index says that the stream is open, so whoever loads from it publishes beyond its end. Needs a
+    /// boundary while the stream is closed.
+    CloseUnindexed "close-unindexed",
+    /// A producer that has met the closed stream believes that it is closed still, without another look.
+    /// Needs one that tries again after a reopen, on a mount without a doorbell.
+    ClosedForGood "closed-for-good",
+    /// P3: a Forget keeps what was known of the name, so its next producer goes on after parts and a state
+    /// that aren't its own. Needs a name that is forgotten.
+    ForgetKept "forget-kept",
+    /// P3: a rewind sets a name back to what it was before it was forgotten. Needs a name that was forgotten
+    /// and opened anew, and a rewind to a step before that.
+    ForgottenRewound "forgotten-rewound",
 }
 
 /// The bug that is planted, by its place from 1; 0 for none.

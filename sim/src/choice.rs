@@ -7,6 +7,7 @@
 //! - A question that was thought of later is asked [apart](Choices::apart): so what a seed has drawn before,
 //!   it draws still.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,18 +42,15 @@ struct State {
     taken: Vec<Taken>,
 }
 
-/// The seeds that the tests keep answer all questions apart tamely by this.
-const APART: u64 = 9 << 40;
-
 enum Source {
-    Random { all: Random, apart: Random },
+    Random { seed: u64, all: Random, apart: BTreeMap<u64, Random> },
     Replay(Vec<u32>),
 }
 
 impl Choices {
     /// Decisions of a seed.
     pub fn random(seed: u64) -> Self {
-        Self::from(Source::Random { all: Random::new(seed), apart: Random::new(seed ^ APART) })
+        Self::from(Source::Random { seed, all: Random::new(seed), apart: BTreeMap::new() })
     }
 
     /// These decisions, then tame ones. One that is too large for its question is the largest there.
@@ -66,24 +64,28 @@ impl Choices {
 
     /// One of `of` answers, from 0; 0 when there is but one, which isn't a decision.
     pub fn pick(&self, of: u32) -> u32 {
-        self.answer(of, false)
+        self.answer(of, None)
     }
 
-    /// As [`Choices::pick`], from numbers of their own: those that a seed has for all other questions are not
-    /// moved on by it.
-    pub fn apart(&self, of: u32) -> u32 {
-        self.answer(of, true)
+    /// As [`Choices::pick`], from numbers that only questions of this salt have: those that a seed has for
+    /// all others are not moved on by it. The salt is such that the seeds that the tests kept before the
+    /// question was thought of answer it tamely.
+    pub fn apart(&self, salt: u64, of: u32) -> u32 {
+        self.answer(of, Some(salt))
     }
 
-    fn answer(&self, of: u32, is_apart: bool) -> u32 {
+    fn answer(&self, of: u32, salt: Option<u64>) -> u32 {
         if of <= 1 {
             return 0;
         }
         let mut state = self.0.lock();
         let place = state.taken.len();
         let answer = match &mut state.source {
-            Source::Random { all, apart } => {
-                let random = if is_apart { apart } else { all };
+            Source::Random { seed, all, apart } => {
+                let random = match salt {
+                    None => all,
+                    Some(salt) => apart.entry(salt).or_insert_with(|| Random::new(*seed ^ salt)),
+                };
                 (random.next() % u64::from(of)) as u32
             }
             Source::Replay(answers) => answers.get(place).copied().unwrap_or(0).min(of - 1),
@@ -145,11 +147,16 @@ mod tests {
     fn a_question_apart_moves_no_other_and_is_replayed() {
         let (plain, asked) = (Choices::random(3), Choices::random(3));
         let plain: Vec<u32> = (0..4).map(|_| plain.pick(1000)).collect();
-        let others: Vec<u32> = (0..4).map(|_| (asked.apart(1000), asked.pick(1000)).1).collect();
+        let others: Vec<u32> = (0..4).map(|_| (asked.apart(7, 1000), asked.pick(1000)).1).collect();
         assert_eq!(plain, others);
         let again = Choices::replay(asked.taken().iter().map(|taken| taken.answer).collect());
-        let others: Vec<u32> = (0..4).map(|_| (again.apart(1000), again.pick(1000)).1).collect();
+        let others: Vec<u32> = (0..4).map(|_| (again.apart(7, 1000), again.pick(1000)).1).collect();
         assert_eq!((others, again.taken()), (plain, asked.taken()));
+        // Nor does one of another salt.
+        let (seven, both) = (Choices::random(3), Choices::random(3));
+        let seven: Vec<u32> = (0..4).map(|_| seven.apart(7, 1000)).collect();
+        let both: Vec<u32> = (0..4).map(|_| (both.apart(8, 1000), both.apart(7, 1000)).1).collect();
+        assert_eq!(seven, both);
     }
 
     #[test]

@@ -57,6 +57,16 @@ met! {
     BegunAnew "a trainer that begins beside an older one of its group",
     Verified "a verify beside others, which finds nothing",
     VerifyOvertaken "a verify beside which a segment was removed",
+    Closed "a close",
+    CloseRewound "a close that another's rewind has come before",
+    Reopened "a reopen",
+    OpenedClosed "a producer that met the closed stream when it opened its name",
+    PublishedClosed "a producer that met the closed stream when it published",
+    Ended "a run that came to its end",
+    EndedBefore "a run that ended before what was published after a reopen",
+    BegunClosed "a run that began in a closed stream",
+    Forgotten "a name that was forgotten",
+    BegunAfterForget "a producer that began a forgotten name anew",
 }
 
 /// How often each kind has come up.

@@ -12,7 +12,7 @@ use std::process::Command;
 use batchweave::planted::Bug;
 
 /// Bugs, and the schedules within which each has to be caught.
-const LIMITS: [(Bug, u64); 29] = [
+const LIMITS: [(Bug, u64); 35] = [
     (Bug::AckOnLink, 1000),
     (Bug::AckOnReread, 1000),
     (Bug::EexistTrusted, 6000),
@@ -42,6 +42,12 @@ const LIMITS: [(Bug, u64); 29] = [
     (Bug::RemovedEarly, 4000),
     (Bug::TurnsByVersion, 100),
     (Bug::TurnIgnored, 100),
+    (Bug::EndUnseen, 100),
+    (Bug::ReopenIgnored, 100),
+    (Bug::CloseUnindexed, 100),
+    (Bug::ClosedForGood, 100),
+    (Bug::ForgetKept, 100),
+    (Bug::ForgottenRewound, 1000),
 ];
 
 /// The program that looks for a planted bug, built with the cfg.

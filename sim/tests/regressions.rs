@@ -84,6 +84,20 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (304_810, Some(Shape::Lifecycle), "verify missed a removed segment whose index a sleeper had put again"),
     // reclaimed::what_is_removed_half_while_it_is_verified_is_no_fault
     (102_930, Some(Shape::Lifecycle), "so it did where the commit's size was asked for"),
+    // mounts::what_is_begun_in_the_middle_of_a_listing_is_not_called_purged
+    (12_069, Some(Shape::Lifecycle), "verify missed a segment that a listing over several servers lacked"),
+    // the same
+    (501_063, Some(Shape::Lifecycle), "so it did where three nodes wrote"),
+    // closing::who_closes_or_reopens_while_steps_are_skipped_has_done_so (in tests/lifecycle)
+    (187, Some(Shape::Lifecycle), "a close that a skip came before was refused as if history were another"),
+    // the same
+    (122, Some(Shape::Lifecycle), "so was a reopen"),
+    // closing::a_part_that_met_the_closed_stream_goes_in_once_it_is_reopened (in tests/lifecycle)
+    (11, Some(Shape::Lifecycle), "who had met the closed stream was told so after it was reopened"),
+    // forgotten::a_rewind_gives_no_forgotten_producer_back (in tests/lifecycle)
+    (134, Some(Shape::Lifecycle), "a rewind gave a name back to who had it before it was forgotten"),
+    // forgotten::who_begins_a_forgotten_name_anew_while_a_rewind_is_staged_is_not_set_back_to_who_had_it
+    (831, Some(Shape::Lifecycle), "so did one that was staged before the name was forgotten"),
 ];
 
 #[test]

@@ -223,7 +223,7 @@ pub(super) fn describe(log: &Log, tail: &Tail, step: Step, options: RewindOption
     let (mut payload, mut producers) = (Vec::new(), Vec::new());
     for (name, now) in &tail.state.producers {
         // Who had the name before it was forgotten is gone for good: whoever has it now hadn't begun then.
-        let same = |then: &&ProducerState| then.anew == now.anew;
+        let same = |then: &&ProducerState| then.anew == now.anew || is_planted(Bug::ForgottenRewound);
         let known = past.state.producers.get(name).filter(same);
         let bytes = known.and_then(|_| states.remove(name)).unwrap_or_default();
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

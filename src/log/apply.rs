@@ -178,11 +178,14 @@ impl State {
                 self.ends.push(*step);
                 self.closed = Some(*step);
             }
+            Some(Record::Reopen { .. }) if is_planted(Bug::ReopenIgnored) => {}
             Some(Record::Reopen { .. }) => self.closed = None,
             Some(Record::Require { features }) => self.features |= features,
             Some(Record::Forget { producer, .. }) => {
                 self.last_forget = Some(version);
-                self.producers.remove(producer);
+                if !is_planted(Bug::ForgetKept) {
+                    self.producers.remove(producer);
+                }
             }
             Some(Record::Group { group, start, .. }) => self.open_group(version, commit, group, *start),
             Some(Record::RetireGroup { group, .. }) => self.retire_group(group),

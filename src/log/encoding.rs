@@ -13,6 +13,7 @@ use crate::format::cursor::{Reader, Writer};
 use crate::id::{Incarnation, Nonce, Part, Step, Version};
 use crate::limits::{CHECKPOINTS_MAX, GROUPS_MAX, METADATA_BYTES_MAX, PRODUCERS_MAX};
 use crate::name::Name;
+use crate::planted::{Bug, is_planted};
 
 const TAG_CORE: u16 = 1;
 const TAG_PRODUCERS: u16 = 2;
@@ -65,7 +66,8 @@ impl State {
     fn encode_core(&self) -> Vec<u8> {
         let mut to = Writer::new();
         to.u64(self.next_version.get()).u64(self.next_part.get()).u64(self.floor.get());
-        to.u64(self.generation.get()).u64(self.closed.map_or(u64::MAX, Step::get));
+        let closed = self.closed.filter(|_| !is_planted(Bug::CloseUnindexed));
+        to.u64(self.generation.get()).u64(closed.map_or(u64::MAX, Step::get));
         to.u64(self.features).u64(self.bytes_written).u64(self.bytes_reclaimed);
         to.checksum(self.floor_lineage);
         to.into_bytes()

@@ -68,6 +68,28 @@ pub fn close(process: &Process, stage: &Stage) -> Result<(), String> {
     })
 }
 
+/// How often, and when, it is looked whether the stream is open again.
+const LOOKS: u32 = 400;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Waits until others can publish, of whom the next moment is; whether that is so. Only where history changes
+/// is a stream reopened.
+///
+/// # Errors
+/// A promise is broken.
+pub fn await_open(process: &Process, stage: &Stage) -> Result<bool, String> {
+    for _ in 0..LOOKS {
+        if process.is_dead() {
+            return Ok(false);
+        }
+        if stage.ledger.annals().is_none() || stage.truth()?.model.stream.closed().is_none() {
+            return Ok(true);
+        }
+        process.env().sleep(LOOK_AGAIN);
+    }
+    Ok(false)
+}
+
 /// In one moment: others publish until two segments have passed after the newest one, and every segment that
 /// may be removed (R6: mark k+2 exists) is. What a sleeping writer finds then is what reclaim leaves.
 ///

@@ -1,7 +1,9 @@
 //! Who looks at everything while others write and reclaim: what is found is no fault, and as of some moment
 //! of the look.
 
-use batchweave::{ErrorKind, Store};
+use std::collections::BTreeSet;
+
+use batchweave::{ErrorKind, ProducerInfo, Store};
 
 use super::{Stage, Trouble};
 use crate::oracle::Truth;
@@ -61,14 +63,12 @@ fn ask(process: &Process, stage: &Stage, store: &Store) -> Result<(), Trouble> {
         return Ok(());
     }
     let after = stage.truth()?;
-    let known = |truth: &Truth| (truth.state.groups.len(), truth.state.producers.len());
-    let (least, most, says) = (known(&before), known(&after), (groups.len(), producers.len()));
-    // No name is forgotten.
-    if says.0 < least.0 || says.0 > most.0 || says.1 < least.1 || says.1 > most.1 {
-        return Err(
-            format!("P6: {says:?} groups and producers are listed, from {least:?} to {most:?}").into()
-        );
+    // No group is forgotten.
+    let (least, most) = (before.model.groups.len(), after.model.groups.len());
+    if groups.len() < least || groups.len() > most {
+        return Err(format!("P6: {} groups are listed, from {least} to {most}", groups.len()).into());
     }
+    check_names(&producers, &before, &after)?;
     // Nothing has happened meanwhile, so all of it can be told.
     if before.state.next_version != after.state.next_version {
         return Ok(());
@@ -92,6 +92,23 @@ fn ask(process: &Process, stage: &Stage, store: &Store) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Who was there all the time is listed, and nobody who never was.
+fn check_names(listed: &[ProducerInfo], before: &Truth, after: &Truth) -> Result<(), String> {
+    let since = before.state.next_version.get();
+    let listed: BTreeSet<&str> = listed.iter().map(|known| known.name.as_str()).collect();
+    let forgotten = |name: &str| {
+        after.model.forgotten.iter().any(|(version, forgotten)| *version >= since && forgotten == name)
+    };
+    let lacks = before.model.names().find(|name| !listed.contains(name) && !forgotten(name));
+    let opened = after.model.opens.range(since..).map(|(_, opened)| opened.name.as_str());
+    let there: BTreeSet<&str> = before.model.names().chain(opened).collect();
+    let strange = listed.iter().find(|name| !there.contains(*name));
+    if lacks.is_none() && strange.is_none() {
+        return Ok(());
+    }
+    Err(format!("P6: producers {listed:?} are listed, which lacks {lacks:?} and has {strange:?}"))
+}
+
 /// It says what was so after its newest commit, which is none that was old when it was asked for.
 fn info(process: &Process, stage: &Stage, store: &Store, before: &Truth) -> Result<(), Trouble> {
     let info = store.info()?;
@@ -105,11 +122,13 @@ fn info(process: &Process, stage: &Stage, store: &Store, before: &Truth) -> Resu
     }
     let truth = stage.truth_at(versions)?;
     let model = &truth.model;
-    let says = (info.next_step.get(), info.floor.get(), info.generation.get());
-    let expected = (model.head(), model.floor, model.generation);
+    let closed = info.closed.map(|step| step.get());
+    let says = (info.next_step.get(), info.floor.get(), info.generation.get(), closed);
+    let closed = model.stream.closed().map(|(_, step)| step);
+    let expected = (model.head(), model.floor, model.generation, closed);
     if says == expected {
         return Ok(());
     }
-    let what = "(next step, floor, generation) is";
+    let what = "(next step, floor, generation, closed) is";
     Err(format!("P2: {what} told as {says:?} of {versions} versions, and has to be {expected:?}").into())
 }

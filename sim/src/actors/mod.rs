@@ -5,6 +5,7 @@
 //!   trouble.
 
 mod consume;
+mod control;
 mod disturb;
 mod look;
 mod operate;
@@ -19,8 +20,8 @@ use std::time::Duration;
 use batchweave::{Error, ErrorKind, Options, Settings, Store};
 
 pub use consume::{Consuming, consume};
-pub use disturb::{close, inspect, pass_segments, watch};
-pub use operate::{Running, Word, operate};
+pub use disturb::{await_open, close, inspect, pass_segments, watch};
+pub use operate::{Operating, Running, Word, operate};
 pub use peek::{ask, peek};
 pub use produce::{Meets, Producing, produce};
 pub use train::{Saved, Training, join, train};
@@ -102,6 +103,20 @@ impl Stage {
     /// What was true of it when it had so many versions.
     fn truth_at(&self, versions: u64) -> Result<Truth, String> {
         truth_at(&self.memory, &self.path, versions)?.ok_or_else(|| "P6: there is no store".to_owned())
+    }
+
+    /// How many versions there are, by a look at the names that is cheap; fewer at a boundary.
+    fn versions(&self) -> u64 {
+        self.newest_version() + 1
+    }
+
+    /// Whether an error says that the stream was closed at some moment since there were so many versions, and
+    /// it was.
+    fn is_closed_out(&self, error: &Error, since: u64) -> Result<bool, String> {
+        if error.kind() != ErrorKind::Invalid || self.ledger.annals().is_none() {
+            return Ok(false);
+        }
+        Ok(self.truth()?.model.stream.closed_since(since).is_some())
     }
 
     /// The newest version that has a name, of a store that was made with segments of the set-up's size.

@@ -1,12 +1,14 @@
-//! Operators: they reclaim, rewind, skip, retire groups and look at everything, from any node, at any moment.
+//! Operators: they reclaim, rewind, skip, retire groups, close and reopen, forget names and look at
+//! everything, from any node, at any moment.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use batchweave::{Error, ErrorKind, ReclaimOptions, RewindOptions, Step, Store};
 
 use super::look::look;
-use super::{Stage, Trouble};
+use super::{Stage, Trouble, control};
 use parking_lot::Mutex;
 
 use crate::{Met, Process};
@@ -24,45 +26,86 @@ pub enum Word {
     Retire(&'static str),
     /// Verifies, and asks for all that can be listed.
     Look,
+    /// Closes the stream, and reopens it after a while.
+    Close,
+    /// Reopens it, whoever has closed it.
+    Reopen,
+    /// Forgets a name that is finished, and publishes anew under one that was forgotten.
+    Forget,
 }
 
 /// Reclaims that run.
 #[derive(Debug, Default)]
 pub struct Running(AtomicU32);
 
-/// Says its word `times` times, at moments that are drawn.
+/// What an operator does.
+#[derive(Debug)]
+pub struct Operating {
+    /// Its word.
+    pub word: Word,
+    /// How often it says it.
+    pub times: u32,
+    /// What all of them have to do with each other.
+    pub running: Arc<Running>,
+    /// Whether it may have closed the stream and hasn't reopened it: outlives its process.
+    pub owes_reopen: AtomicBool,
+}
+
+/// Says its word again and again, at moments that are drawn.
 ///
 /// # Errors
 /// A promise is broken.
-pub fn operate(
-    process: &Process,
-    stage: &Stage,
-    word: Word,
-    times: u32,
-    running: &Running,
-) -> Result<(), String> {
+pub fn operate(process: &Process, stage: &Stage, plan: &Operating) -> Result<(), String> {
     let choices = process.world.choices().clone();
     // Staged control files that it has seen: from one reclaim to the next, as a reclaimer carries them.
     let seen = Mutex::new(Vec::new());
-    for _ in 0..times {
+    if plan.owes_reopen.load(Ordering::Relaxed) {
+        pay_reopen(process, stage, plan)?;
+    }
+    for _ in 0..plan.times {
         process.env().sleep(Duration::from_micros(u64::from(choices.pick(100)) * 500));
         stage.persist(process, || {
             let Some(store) = stage.open_existing(process)? else { return Ok(()) };
-            match word {
+            match plan.word {
                 Word::Reclaim(keep) => {
                     let options = ReclaimOptions::new().keep(keep).control_seen(seen.lock().clone());
-                    *seen.lock() = reclaim(process, stage, &store, &options, running)?;
+                    *seen.lock() = reclaim(process, stage, &store, &options, &plan.running)?;
                     Ok(())
                 }
                 Word::Rewind(back) => rewind(process, stage, &store, back),
                 Word::Skip(back) => skip(process, stage, &store, back),
                 Word::Retire(group) => retire(process, stage, &store, group),
                 Word::Look => look(process, stage, &store),
+                Word::Close => {
+                    plan.owes_reopen.store(true, Ordering::Relaxed);
+                    control::close(process, stage, &store)
+                }
+                Word::Reopen => control::reopen(process, stage, &store),
+                Word::Forget => control::forget(process, stage, &store),
             }
         })?;
         if process.is_dead() {
             return Ok(());
         }
+        if plan.word == Word::Close {
+            process.env().sleep(Duration::from_micros(u64::from(choices.pick(100)) * 500));
+            pay_reopen(process, stage, plan)?;
+        }
+        if plan.word == Word::Forget && choices.chance(2) {
+            control::publish_anew(process, stage)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reopens what it may have closed.
+fn pay_reopen(process: &Process, stage: &Stage, plan: &Operating) -> Result<(), String> {
+    stage.persist(process, || {
+        let Some(store) = stage.open_existing(process)? else { return Ok(()) };
+        control::reopen(process, stage, &store)
+    })?;
+    if !process.is_dead() {
+        plan.owes_reopen.store(false, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -61,11 +61,16 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
         if !plan.ring.is_empty() {
             store.set_turns(&plan.ring, plan.parts_per_turn)?;
         }
+        let since = stage.versions();
         let mut producer = match store.producer(&plan.name) {
             // Others have opened it again before this one knew its state.
             Err(error) if error.kind() == ErrorKind::Fenced && !process.is_dead() => {
                 // ... or history was changed, after which nobody has a name any more.
                 return if stage.ledger.annals().is_some() { Err(Trouble::Again) } else { Ok(()) };
+            }
+            Err(error) if !process.is_dead() && stage.is_closed_out(&error, since)? => {
+                stage.coverage.met(Met::OpenedClosed, 1);
+                return Err(Trouble::Again);
             }
             opened => opened?,
         };
@@ -74,6 +79,7 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
         }
         let next = producer.next_sequence().get();
         stage.ledger.open(&plan.name, producer.incarnation(), next, &producer.state())?;
+        note_anew(process, stage, &plan.name, producer.incarnation())?;
         if plan.meets == Meets::WithName {
             process.world.meet();
         }
@@ -109,6 +115,17 @@ pub fn produce(process: &Process, stage: &Stage, plan: &Producing) -> Result<(),
     })
 }
 
+/// Counts who begins a forgotten name anew.
+fn note_anew(process: &Process, stage: &Stage, name: &str, mine: Incarnation) -> Result<(), String> {
+    if process.is_dead() || stage.ledger.annals().is_none() {
+        return Ok(());
+    }
+    let model = stage.truth()?.model;
+    let forgotten = model.forgotten.iter().any(|(at, forgotten)| forgotten == name && *at < mine.get());
+    stage.coverage.met(Met::BegunAfterForget, u64::from(forgotten));
+    Ok(())
+}
+
 /// How long it waits for its turn: longer than a process that died needs to come back.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -116,6 +133,9 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 fn is_stalled(stage: &Stage, plan: &Producing, error: &Error) -> bool {
     error.kind() == ErrorKind::Timeout && !plan.ring.is_empty() && stage.allowed.failures
 }
+
+/// After how long a part that met the closed stream is tried again.
+const REOPEN_WAIT: Duration = Duration::from_millis(15);
 
 /// How often one part is tried before everything begins again.
 const TRIES: u32 = 8;
@@ -130,9 +150,11 @@ fn publish(
     let text = text(&plan.name, producer.next_sequence().get(), process.number);
     let after = state(&text);
     let mut draft = draft(plan, producer, &text)?;
-    let mut tried = 0;
+    // All tries, and those of this draft that failed.
+    let (mut tried, mut failed) = (0, 0);
     loop {
         let before = producer.next_sequence();
+        let since = stage.versions();
         let PublishError { error, draft: back } = match producer.publish_now(draft, &after) {
             Ok(published) => {
                 check_state(producer, &after)?;
@@ -140,16 +162,22 @@ fn publish(
             }
             Err(failed) => failed,
         };
+        let closed = !process.is_dead() && stage.is_closed_out(&error, since)?;
         // Its file failed at an earlier try, and says so.
-        let spoilt = error.kind() == ErrorKind::Invalid && tried > 0;
+        let spoilt = error.kind() == ErrorKind::Invalid && failed > 0 && !closed;
         let stalled = is_stalled(stage, plan, &error);
-        if process.is_dead() || tried > TRIES || stalled || !(spoilt || stage.allowed.covers(&error)) {
-            return Err(error.into());
+        let again = spoilt || closed || stage.allowed.covers(&error);
+        if process.is_dead() || tried > TRIES || stalled || !again {
+            return if closed { Err(Trouble::Again) } else { Err(error.into()) };
+        }
+        if closed {
+            stage.coverage.met(Met::PublishedClosed, 1);
+            process.env().sleep(REOPEN_WAIT);
         }
         if back.is_some() && !stage.allowed.damage {
             check_given_back(stage, producer)?;
         }
-        tried += 1;
+        (tried, failed) = (tried + 1, if spoilt { 0 } else { failed + 1 });
         process.world.say(format!("{} tries {text} again after: {error}", process.name));
         draft = match back {
             Some(back) if spoilt => {
@@ -180,6 +208,7 @@ fn publish_ahead(
     ahead: u32,
 ) -> Result<(), Trouble> {
     let mut tickets = Vec::new();
+    let since = stage.versions();
     let mut queue = || -> Result<(), Trouble> {
         let left = plan.parts.saturating_sub(producer.next_sequence().get());
         for _ in 0..left.min(u64::from(1 + process.world.choices().pick(ahead))) {
@@ -200,7 +229,12 @@ fn publish_ahead(
         acknowledged += 1;
     }
     stage.coverage.met(Met::Grouped, acknowledged - versions.len() as u64);
-    queued?;
+    match queued {
+        Err(Trouble::Told(error)) if !process.is_dead() && stage.is_closed_out(&error, since)? => {
+            return Err(Trouble::Again);
+        }
+        queued => queued?,
+    }
     if acknowledged < tickets.len() as u64 {
         return Err("P3: a flush has left a part unacknowledged".to_owned().into());
     }
@@ -245,11 +279,16 @@ fn fenced(stage: &Stage, name: &str, mine: Incarnation) -> Result<(), Trouble> {
     if stage.allowed.damage || newest_open(&stage.memory, &stage.path, name)? > mine.get() {
         return Ok(());
     }
-    if stage.ledger.annals().is_some()
-        && stage.truth()?.model.rewinds.iter().any(|rewind| rewind.0 > mine.get())
-    {
-        stage.coverage.met(Met::ProducerSetBack, 1);
-        return Err(Trouble::Again);
+    if stage.ledger.annals().is_some() {
+        let model = stage.truth()?.model;
+        // It was retired before that.
+        if model.forgotten.iter().any(|(version, forgotten)| *version > mine.get() && forgotten == name) {
+            return Ok(());
+        }
+        if model.rewinds.iter().any(|rewind| rewind.0 > mine.get()) {
+            stage.coverage.met(Met::ProducerSetBack, 1);
+            return Err(Trouble::Again);
+        }
     }
     Err(format!("P4: incarnation {mine} of {name} was fenced, and no newer one was opened").into())
 }

@@ -13,7 +13,7 @@ use batchweave::{
 use parking_lot::Mutex;
 
 use super::{Stage, Trouble};
-use crate::oracle::{Seen, Truth, texts_of};
+use crate::oracle::{Model, Seen, Truth, texts_of};
 use crate::{Met, Process};
 
 /// What a trainer does.
@@ -63,6 +63,8 @@ pub(super) enum Waited {
     Batch(Batch),
     /// Nothing: nobody publishes any more.
     Nothing,
+    /// The stream's end.
+    End,
 }
 
 /// Trains until it has read its steps, until nothing comes any more, or until it is fenced.
@@ -74,7 +76,8 @@ pub fn train(process: &Process, stage: &Stage, plan: &Training) -> Result<(), St
     let trained = stage.persist(process, || {
         let Some(store) = stage.open_existing(process)? else { return Ok(()) };
         let Some(run) = begin(process, stage, plan, &store)? else { return Ok(()) };
-        let read = read(process, stage, plan, &store, &run);
+        let (run, key) = run;
+        let read = read(process, stage, plan, &store, (&run, key));
         match read {
             Ok(()) if plan.retires && !process.is_dead() => {
                 let Some(group) = &plan.group else { return Ok(()) };
@@ -87,11 +90,18 @@ pub fn train(process: &Process, stage: &Stage, plan: &Training) -> Result<(), St
     trained
 }
 
-fn begin(process: &Process, stage: &Stage, plan: &Training, store: &Store) -> Result<Option<Run>, Trouble> {
+/// A run, and by which key the annals know it.
+fn begin(
+    process: &Process,
+    stage: &Stage,
+    plan: &Training,
+    store: &Store,
+) -> Result<Option<(Run, u64)>, Trouble> {
     let annals = stage.annals();
     let _ = plan.saved.position.lock().take_if(|(position, cuts)| annals.may_be_lost(position, *cuts));
     let saved = plan.saved.position.lock().map(|(position, _)| position);
     let group = plan.group.as_ref().map(|name| store.group(name)).transpose()?;
+    let before = stage.truth()?.state.next_version.get();
     let begun = match &group {
         Some(group) => group.begin(Start::from(saved)),
         None => store.run(Start::from(saved)),
@@ -112,7 +122,13 @@ fn begin(process: &Process, stage: &Stage, plan: &Training, store: &Store) -> Re
     if saved.is_some_and(|saved| saved.generation < run.position().generation) {
         stage.coverage.met(Met::PositionTaken, 1);
     }
-    Ok(Some(run))
+    let truth = stage.truth()?;
+    // A group's view is as of its record, or of what came right after.
+    let incarnation = run.incarnation().map(|incarnation| incarnation.get());
+    let views = (incarnation.map_or(before, |version| version + 1), truth.state.next_version.get());
+    stage.coverage.met(Met::BegunClosed, u64::from(truth.model.stream.closed_at(views.0).is_some()));
+    let key = annals.watch(incarnation, run.position().generation.get(), views);
+    Ok(Some((run, key)))
 }
 
 /// What to do when a run isn't begun: what was saved is refused just when the truth refuses it; then the
@@ -176,7 +192,13 @@ fn consumers(process: &Process, stage: &Stage, plan: &Training, run: &Run) -> Re
     Ok(consumers)
 }
 
-fn read(process: &Process, stage: &Stage, plan: &Training, store: &Store, run: &Run) -> Result<(), Trouble> {
+fn read(
+    process: &Process,
+    stage: &Stage,
+    plan: &Training,
+    store: &Store,
+    (run, key): (&Run, u64),
+) -> Result<(), Trouble> {
     let choices = process.world.choices();
     let parts = store.options().parts_per_step as usize;
     let began = run.position();
@@ -189,12 +211,16 @@ fn read(process: &Process, stage: &Stage, plan: &Training, store: &Store, run: &
     };
     let (mut next, mut names) = (began, Vec::<String>::new());
     for number in 0..plan.steps as usize {
-        let mut after = None;
+        let (mut after, mut ended) = (None, 0);
         for rank in &mut ranks {
             let at = next.step.get();
-            let batch = match next_of(process, stage, rank, began, at, incarnation)? {
+            let batch = match next_of(process, stage, rank, (began, key), at, incarnation)? {
                 Waited::Batch(batch) => batch,
                 Waited::Nothing => return Ok(()),
+                Waited::End => {
+                    ended += 1;
+                    continue;
+                }
             };
             let texts = texts_of(&batch, parts).map_err(|what| told(process, what))?;
             if process.is_dead() {
@@ -202,8 +228,7 @@ fn read(process: &Process, stage: &Stage, plan: &Training, store: &Store, run: &
             }
             let step = batch.step().get();
             stage.coverage.met(Met::PassedOver, u64::from(step > at));
-            let view = incarnation.map(|incarnation| (incarnation, number));
-            stage.annals().deliver(view, (began.generation.get(), step), texts)?;
+            stage.annals().deliver((key, number), (began.generation.get(), step), texts)?;
             if after.is_some_and(|after| after != batch.position()) {
                 return Err(
                     format!("P2: after one step the ranks are at {after:?}, {:?}", batch.position()).into()
@@ -211,7 +236,10 @@ fn read(process: &Process, stage: &Stage, plan: &Training, store: &Store, run: &
             }
             after = Some(batch.position());
         }
-        let Some(after) = after else { return Ok(()) };
+        if ended > 0 && after.is_some() {
+            return Err(format!("P2: at {next:?} the run ended for {ended} ranks, and not for others").into());
+        }
+        let Some(after) = after else { return at_end(process) };
         next = after;
         if choices.chance(plan.saves_one_in) {
             save(stage, plan, after);
@@ -227,6 +255,12 @@ fn read(process: &Process, stage: &Stage, plan: &Training, store: &Store, run: &
         }
     }
     Ok(())
+}
+
+/// At the stream's end it is done, or looks whether it goes on, as a run that begins now does once it is
+/// reopened.
+fn at_end(process: &Process) -> Result<(), Trouble> {
+    if process.world.choices().chance(2) { Ok(()) } else { Err(Trouble::Again) }
 }
 
 fn save(stage: &Stage, plan: &Training, position: Position) {
@@ -311,12 +345,12 @@ fn is_current(truth: &Truth, incarnation: u64) -> bool {
     truth.model.groups.values().any(|group| group.live && group.newest == incarnation)
 }
 
-/// The next batch of a rank that is at a step.
+/// The next batch of a rank that is at a step, of the run that the annals know by a key.
 pub(super) fn next_of(
     process: &Process,
     stage: &Stage,
     rank: &mut Consumer,
-    began: Position,
+    (began, key): (Position, u64),
     step: u64,
     incarnation: Option<u64>,
 ) -> Result<Waited, Trouble> {
@@ -326,11 +360,20 @@ pub(super) fn next_of(
             Ok(Some(batch)) => return Ok(Waited::Batch(batch)),
             Ok(None) if process.is_dead() => return Ok(Waited::Nothing),
             Ok(None) => {
-                return Err(format!("P2: the stream ended at step {step}, and nobody closes it").into());
+                let model = stage.truth()?.model;
+                let end = due(&model, began, step);
+                if model.stream.closes.iter().all(|(_, step)| *step != end) {
+                    return Err(format!("P2: {began:?} ended before step {end}: {:?}", model.stream).into());
+                }
+                stage.annals().end(key, end)?;
+                stage.coverage.met(Met::Ended, 1);
+                let goes_on = model.generation == began.generation.get() && model.head() > end;
+                stage.coverage.met(Met::EndedBefore, u64::from(goes_on));
+                return Ok(Waited::End);
             }
             Err(error) if error.kind() == ErrorKind::Timeout && !process.is_dead() => {
                 let model = stage.truth()?.model;
-                if model.generation == began.generation.get() && !model.has_next(step) {
+                if may_wait(stage, &model, (began, key), step) {
                     return Ok(Waited::Nothing);
                 }
             }
@@ -342,6 +385,18 @@ pub(super) fn next_of(
         }
     }
     Err(format!("P7: what comes after step {step} of {began:?} isn't found by waiting").into())
+}
+
+/// The first step from one on that a run of a generation doesn't pass over.
+fn due(model: &Model, began: Position, step: u64) -> u64 {
+    let skipped = model.skipped_in(began.generation.get());
+    (step..).find(|step| !skipped.contains(step)).unwrap_or(step)
+}
+
+/// Whether there is nothing to tell a run that waits for a step: no batch, no change of history, no end.
+fn may_wait(stage: &Stage, model: &Model, (began, key): (Position, u64), step: u64) -> bool {
+    let goes_on = stage.annals().ends(key, model).is_none_or(|ends| ends.contains(&None));
+    goes_on && model.generation == began.generation.get() && !model.has_next(step)
 }
 
 /// What a dead process sees isn't anybody's trouble.
@@ -374,18 +429,18 @@ pub fn join(process: &Process, stage: &Stage, plan: &Training) -> Result<(), Str
         let mut step = began.step.get();
         for number in 0..plan.steps as usize {
             // It may be slower than the trainer that it reads for, whose checkpoints pass it.
-            match next_of(process, stage, &mut consumer, began, step, None) {
+            match next_of(process, stage, &mut consumer, (began, incarnation), step, None) {
                 Ok(Waited::Batch(batch)) => {
                     let texts = texts_of(&batch, parts).map_err(|what| told(process, what))?;
                     if process.is_dead() {
                         return Ok(());
                     }
                     let place = (began.generation.get(), batch.step().get());
-                    stage.annals().deliver(Some((incarnation, number)), place, texts)?;
+                    stage.annals().deliver((incarnation, number), place, texts)?;
                     step = batch.position().step.get();
                 }
                 // It isn't its business to begin again.
-                Ok(Waited::Nothing) | Err(Trouble::Again | Trouble::Over) => return Ok(()),
+                Ok(Waited::Nothing | Waited::End) | Err(Trouble::Again | Trouble::Over) => return Ok(()),
                 Err(trouble) => return Err(trouble),
             }
         }

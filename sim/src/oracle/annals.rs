@@ -5,7 +5,7 @@
 //! - A power cut takes what was read and not acknowledged; with a commit that was acknowledged, all before it
 //!   is durable (P6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave::{Incarnation, Position, Published};
 use parking_lot::Mutex;
@@ -13,7 +13,19 @@ use parking_lot::Mutex;
 use super::ledger::Left;
 use super::model::Model;
 use super::parse;
+use super::stream::Span;
 use super::truth::{Truth, is_text};
+
+/// A word whose effect was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// The stream is closed.
+    Close,
+    /// It goes on.
+    Reopen,
+    /// A name is forgotten.
+    Forget,
+}
 
 /// The list.
 #[derive(Debug, Default)]
@@ -39,8 +51,14 @@ struct Book {
     skips: Vec<(u64, u64)>,
     /// What every step of a generation holds.
     delivered: BTreeMap<(u64, u64), Vec<String>>,
-    /// Which steps the consumers of a group's run have got, in order.
+    /// Closes, Reopens and Forgets, by the version by which they were there at the latest.
+    words: BTreeMap<u64, Said>,
+    /// Which steps the consumers of a run have got, in order: of a group's by its incarnation.
     views: BTreeMap<u64, Vec<u64>>,
+    /// Where runs may end that have begun since the last power cut.
+    spans: BTreeMap<u64, Span>,
+    /// Runs of no group.
+    others: u64,
     /// How often the power was cut, and what has outlived the last time for sure: the last position that was
     /// good then, as (generation, step).
     cuts: u64,
@@ -60,7 +78,12 @@ impl Book {
     /// The newest version that was acknowledged.
     fn newest(&self) -> Option<u64> {
         let parts = self.parts.last_key_value().map(|((version, _), _)| *version);
-        let others = [self.opened.keys().last(), self.begun.keys().last(), self.kept.keys().last()];
+        let others = [
+            self.opened.keys().last(),
+            self.begun.keys().last(),
+            self.kept.keys().last(),
+            self.words.keys().last(),
+        ];
         others.into_iter().flatten().copied().chain(parts).max()
     }
 }
@@ -148,28 +171,54 @@ impl Annals {
         self.0.lock().skips.push((first, last));
     }
 
-    /// A step was delivered, as the `number`-th of a view, if the view is a group's run.
+    /// A close, a reopen or a forget was acknowledged: the effect was there by this version at the latest.
+    pub fn say(&self, word: Said, version: u64) {
+        self.0.lock().words.insert(version, word);
+    }
+
+    /// A run begins of which it is known as of how many versions its view is, at least and at most: a group's
+    /// by its incarnation. Gives the key by which to name it.
+    pub fn watch(&self, incarnation: Option<u64>, generation: u64, views: (u64, u64)) -> u64 {
+        let mut book = self.0.lock();
+        // Other runs are counted from the end: no version is as large.
+        let key = incarnation.unwrap_or(u64::MAX - book.others);
+        book.others += u64::from(incarnation.is_none());
+        book.spans.insert(key, Span::new(generation, views));
+        key
+    }
+
+    /// Where a run may end by what the log says, each of which may be not at all; none of it is known of one
+    /// from before a power cut.
+    pub fn ends(&self, run: u64, model: &Model) -> Option<BTreeSet<Option<u64>>> {
+        self.0.lock().spans.get(&run).map(|span| span.ends(model))
+    }
+
+    /// A run has ended for one of its ranks, before a step.
+    ///
+    /// # Errors
+    /// For another one it has ended elsewhere.
+    pub fn end(&self, run: u64, step: u64) -> Result<(), String> {
+        self.0.lock().spans.get_mut(&run).map_or(Ok(()), |span| span.end(step))
+    }
+
+    /// A step was delivered, as the `number`-th of a run.
     ///
     /// # Errors
     /// Another reader got something else.
     pub fn deliver(
         &self,
-        view: Option<(u64, usize)>,
+        (run, number): (u64, usize),
         (generation, step): (u64, u64),
         texts: Vec<String>,
     ) -> Result<(), String> {
         let mut book = self.0.lock();
-        if let Some((incarnation, number)) = view {
-            let steps = book.views.entry(incarnation).or_default();
-            if number == steps.len() {
-                steps.push(step);
-            }
-            if steps.get(number) != Some(&step) {
-                let other = steps.get(number);
-                return Err(format!(
-                    "P2: of run {incarnation}, step {step} is number {number}, and {other:?}"
-                ));
-            }
+        let steps = book.views.entry(run).or_default();
+        if number == steps.len() {
+            steps.push(step);
+        }
+        if steps.get(number) != Some(&step) {
+            let other = steps.get(number);
+            return Err(format!("P2: of run {run}, step {step} is number {number}, and {other:?}"));
         }
         let known = book.delivered.entry((generation, step)).or_insert_with(|| texts.clone());
         if *known == texts {
@@ -200,6 +249,8 @@ impl Annals {
         let mut book = self.0.lock();
         let newest = book.newest();
         book.cuts += 1;
+        // Whoever read is dead, and the Close at which he ended may be lost.
+        book.spans.clear();
         match left {
             Ok(Some(truth)) => {
                 let model = &truth.model;
@@ -228,6 +279,13 @@ impl Annals {
         check_producers(&book, &truth.model)?;
         check_groups(&book, &truth.model)?;
         check_history(&book, &truth.model)?;
+        check_words(&book, &truth.model)?;
+        if left == Left::All {
+            for (run, span) in &book.spans {
+                let last = book.views.get(run).and_then(|steps| steps.last()).copied();
+                span.check(last, &truth.model).map_err(|what| format!("{what}, run {run}"))?;
+            }
+        }
         let newest = book.newest();
         for ((generation, step), texts) in &book.delivered {
             if left == Left::Durable && !is_durable(&truth.model, (*generation, *step), newest) {
@@ -264,7 +322,7 @@ fn check_producers(book: &Book, model: &Model) -> Result<(), String> {
         if !is_it || told.published.sequence.get() != sequence {
             return Err(format!("P6: {told:?} was acknowledged, the log has {found:?} there"));
         }
-        let opened = |(at, opened): (&u64, &super::model::Opened)| {
+        let opened = |(at, opened): (&u64, &super::known::Opened)| {
             *at > told.incarnation.get() && at < version && opened.name == name
         };
         if model.opens.iter().any(opened) {
@@ -314,7 +372,7 @@ fn check_groups(book: &Book, model: &Model) -> Result<(), String> {
         }
         if let Some(saved) = saved {
             let since = model.began.get(&generation).copied().unwrap_or_default().max(*incarnation);
-            let seen = super::model::Seen { generation, ..seen.clone() };
+            let seen = super::known::Seen { generation, ..seen.clone() };
             if let Some(why) = model.refuses(saved.generation.get(), saved.step.get(), &seen, since) {
                 return Err(format!("P2: {saved:?} was taken by incarnation {incarnation}, but {why}"));
             }
@@ -354,6 +412,21 @@ fn check_history(book: &Book, model: &Model) -> Result<(), String> {
     for told in &book.skips {
         if !model.skips.iter().any(|(_, first, last)| (*first, *last) == *told) {
             return Err(format!("P6: skip {told:?} was acknowledged, the log has {:?}", model.skips));
+        }
+    }
+    Ok(())
+}
+
+/// P6: what was told of closes, reopens and forgotten names.
+fn check_words(book: &Book, model: &Model) -> Result<(), String> {
+    for (version, word) in &book.words {
+        let found = match *word {
+            Said::Close => model.stream.closes.iter().any(|(at, _)| at == version),
+            Said::Reopen => model.stream.reopens.contains(version),
+            Said::Forget => model.forgotten.iter().any(|(at, _)| at == version),
+        };
+        if !found {
+            return Err(format!("P6: a {word:?} was acknowledged at version {version}, and isn't there"));
         }
     }
     Ok(())

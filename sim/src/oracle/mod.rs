@@ -10,20 +10,24 @@
 
 mod annals;
 mod examine;
+mod known;
 mod ledger;
 mod model;
 mod replay;
 mod retained;
+mod stream;
 mod truth;
 mod turns;
 
-pub use annals::Annals;
+pub use annals::{Annals, Said};
 pub(crate) use examine::texts_of;
 pub use examine::{examine, examine_after_power_cut, examine_tail, goes_on, newest_open, visible_of};
+pub use known::Seen;
 pub use ledger::Ledger;
-pub use model::{Model, Seen};
+pub use model::Model;
 pub use replay::{Replayed, check_replay, replay};
 pub use retained::examine_reclaimed;
+pub use stream::Stream;
 pub use truth::{Truth, truth, truth_at};
 pub use turns::{Taken, check_turns, took_turns};
 

@@ -3,100 +3,16 @@
 //! - It decides by itself what each record does and whether it has any effect, from the promises alone: what
 //!   the engine's replay says is held against it, commit by commit.
 //! - It keeps everything that ever was, so it can say what held at any version, and in any generation.
-//! - It knows neither Close nor Turns: no run of the lifecycle closes its stream.
+//! - It knows no Turns: no run of the lifecycle has a ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave::Checksum;
-use batchweave::format::part::Item;
 use batchweave::format::record::{Checkpoint, Parts, Record, Rewind};
 use batchweave::log::apply::Commit;
 
-/// A part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Who wrote it.
-    pub producer: String,
-    /// Its place among that one's parts.
-    pub sequence: u64,
-    /// The commit that holds it.
-    pub version: u64,
-    /// The state committed with it.
-    pub state: Item,
-    checksum: Checksum,
-    record: Checksum,
-}
-
-/// A producer's name.
-#[derive(Clone, Debug, Default)]
-struct Writer {
-    newest: u64,
-    current: Option<u64>,
-    /// Since when it is finished, or isn't any more: by version.
-    finished: Vec<(u64, bool)>,
-}
-
-/// A checkpoint that is retained.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Its commit.
-    pub version: u64,
-    /// Its name.
-    pub name: String,
-    /// The next step.
-    pub step: u64,
-}
-
-/// A group's name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// The version of its newest Group record, which is its incarnation.
-    pub newest: u64,
-    /// Whether that incarnation lives.
-    pub live: bool,
-    /// Where it started.
-    pub start: u64,
-    /// What it protects beside its checkpoints.
-    pub holds: Option<u64>,
-    /// Its checkpoints.
-    pub kept: Vec<Kept>,
-}
-
-impl Reading {
-    /// The first step that it needs; none if it doesn't live.
-    pub fn needs(&self) -> Option<u64> {
-        let steps = self.kept.iter().map(|kept| kept.step);
-        if self.live { steps.chain(self.holds).min() } else { None }
-    }
-}
-
-/// What an Open found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// The name.
-    pub name: String,
-    /// The sequence at which it goes on.
-    pub next: u64,
-    /// The state of its last part.
-    pub state: Option<Item>,
-}
-
-/// What a run that began at some version has seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The group.
-    pub group: String,
-    /// Where it starts.
-    pub start: u64,
-    /// The generation.
-    pub generation: u64,
-    /// The floor.
-    pub floor: u64,
-    /// The next step.
-    pub head: u64,
-    /// Steps that are passed over.
-    pub skipped: BTreeSet<u64>,
-}
+use super::known::{Held, Kept, Opened, Reading, Seen, Writer};
+use super::stream::Stream;
 
 /// A generation that is over.
 #[derive(Clone, Debug)]
@@ -137,6 +53,10 @@ pub struct Model {
     pub retired: BTreeSet<(String, u64)>,
     /// Groups that retired, with the incarnation.
     pub groups_retired: BTreeSet<(String, u64)>,
+    /// Names that were forgotten: version, name.
+    pub forgotten: Vec<(u64, String)>,
+    /// When the stream was closed.
+    pub stream: Stream,
     writers: BTreeMap<String, Writer>,
     eras: Vec<Era>,
 }
@@ -263,13 +183,45 @@ impl Model {
                 true
             }
             Record::Skip { first, last, .. } => same_history && self.skip(version, first.get(), last.get()),
+            Record::Close { step, closes, open_step } => {
+                same_history && self.close(version, step.get(), *closes, *open_step)
+            }
+            Record::Reopen { closes } => same_history && self.reopen(version, *closes),
+            Record::Forget { producer, incarnation } => {
+                self.forget(version, producer.as_str(), incarnation.get())
+            }
             _ => true,
         })
     }
 
-    /// A producer's parts that are still there.
+    /// A producer's parts that are still there. Those of who had the name before it was forgotten are
+    /// another's.
     fn of<'m>(&'m self, name: &'m str) -> impl Iterator<Item = &'m Held> {
-        self.parts.iter().filter(move |held| held.producer == name)
+        let life = self.writers.get(name).map(|known| known.life);
+        self.parts.iter().filter(move |held| held.producer == name && Some(held.life) == life)
+    }
+
+    /// How many parts a producer has.
+    pub fn count_of(&self, name: &str) -> u64 {
+        self.of(name).count() as u64
+    }
+
+    /// The producers that there are, by name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.writers.keys().map(String::as_str)
+    }
+
+    /// Whether a name can be forgotten now: nothing of it is retained, and nobody writes by it any more.
+    pub fn may_forget(&self, name: &str) -> bool {
+        let last = self.last_place_of(name).map(|place| place / self.parts_per_step);
+        let is_below = last.is_none_or(|step| step < self.floor);
+        is_below && self.writers.get(name).is_some_and(Writer::is_finished)
+    }
+
+    fn last_place_of(&self, name: &str) -> Option<u64> {
+        let life = self.writers.get(name)?.life;
+        let is_its = |held: &Held| held.producer == name && held.life == life;
+        self.parts.iter().rposition(is_its).map(|place| place as u64)
     }
 
     /// The last of them.
@@ -278,12 +230,14 @@ impl Model {
     }
 
     fn open(&mut self, version: u64, name: &str, last: Option<u64>) -> bool {
-        if self.writers.get(name).map(|known| known.newest) != last {
+        let known = self.writers.get(name).map(|known| known.newest);
+        if known != last || self.stream.closed().is_some() {
             return false;
         }
-        let (next, state) = (self.of(name).count() as u64, self.of(name).last().map(|held| held.state));
+        let (next, state) = (self.count_of(name), self.of(name).last().map(|held| held.state));
         self.opens.insert(version, Opened { name: name.to_owned(), next, state });
-        let writer = self.writers.entry(name.to_owned()).or_default();
+        let new = Writer { life: version, ..Writer::default() };
+        let writer = self.writers.entry(name.to_owned()).or_insert(new);
         writer.newest = version;
         writer.current = Some(version);
         writer.finished.push((version, false));
@@ -292,12 +246,17 @@ impl Model {
 
     fn publish(&mut self, version: u64, commit: &Commit, parts: &Parts) -> bool {
         let name = parts.producer.as_str();
-        let next = self.of(name).count() as u64;
-        if self.current_writer(name) != Some(parts.incarnation.get()) || parts.first.get() != next {
+        let next = self.count_of(name);
+        let Some(writer) = self.writers.get(name).filter(|_| self.stream.closed().is_none()) else {
+            return false;
+        };
+        if writer.current != Some(parts.incarnation.get()) || parts.first.get() != next {
             return false;
         }
+        let life = writer.life;
         let held = parts.parts.iter().zip(next..).map(|(part, sequence)| Held {
             producer: name.to_owned(),
+            life,
             sequence,
             version,
             state: part.state,
@@ -315,6 +274,16 @@ impl Model {
         writer.current = None;
         writer.finished.push((version, true));
         self.retired.insert((name.to_owned(), incarnation));
+        true
+    }
+
+    fn forget(&mut self, version: u64, name: &str, incarnation: u64) -> bool {
+        let is_it = self.writers.get(name).is_some_and(|known| known.newest == incarnation);
+        if !is_it || !self.may_forget(name) {
+            return false;
+        }
+        self.writers.remove(name);
+        self.forgotten.push((version, name.to_owned()));
         true
     }
 
@@ -402,7 +371,7 @@ impl Model {
         for one in &rewind.producers {
             let name = one.producer.as_str();
             let last = self.of(name).last();
-            let expected = (self.of(name).count() as u64, last.map(|held| held.checksum));
+            let expected = (self.count_of(name), last.map(|held| held.checksum));
             let says = (one.next.get(), one.last_part.map(|_| one.last));
             let state = last.map_or((0, None), |held| (held.state.length, Some(held.state.checksum)));
             let said = (one.state.length, last.map(|_| one.state.checksum));
@@ -439,6 +408,9 @@ impl Model {
             }
         }
         self.skipped.retain(|skipped| *skipped < step);
+        if self.stream.closed().is_some() {
+            self.stream.reopens.push(version);
+        }
         self.generation = rewind.generation.get();
         self.began.insert(self.generation, version);
         self.rewinds.push((version, self.generation, step, parts));

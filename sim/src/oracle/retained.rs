@@ -108,8 +108,17 @@ fn check_run(store: &Store, truth: &Truth) -> Result<(), String> {
     let mut consumer = run.consumer_with(Share::WHOLE, options).map_err(|error| error.to_string())?;
     let mut steps = Vec::new();
     let failed = |error| format!("P5: a retained step can't be read by a run: {error}");
-    while let Next::Batch(batch) = consumer.try_next().map_err(failed)? {
-        steps.push(batch.step().get());
+    let ends = loop {
+        match consumer.try_next().map_err(failed)? {
+            Next::Batch(batch) => steps.push(batch.step().get()),
+            next => break matches!(next, Next::Closed),
+        }
+    };
+    if ends != model.stream.closed().is_some() {
+        return Err(format!(
+            "P2: a run from the beginning ends: {ends}, and the stream is {:?}",
+            model.stream
+        ));
     }
     let expected = (model.floor..model.head()).filter(|step| !model.skipped.contains(step));
     if expected.clone().eq(steps.iter().copied()) {
@@ -153,7 +162,7 @@ pub fn examine_reclaimed(
 
 /// The floor is the lowest step that a live group needs.
 fn check_floor(truth: &Truth) -> Result<(), String> {
-    let needed = truth.model.groups.values().filter_map(super::model::Reading::needs).min();
+    let needed = truth.model.groups.values().filter_map(super::known::Reading::needs).min();
     match needed.filter(|needed| *needed != truth.model.floor) {
         None => Ok(()),
         Some(needed) => {

@@ -11,7 +11,8 @@ use batchweave::log::state::State;
 use batchweave::log::void::Void;
 use batchweave::log::{Log, read};
 
-use super::model::{Held, Model};
+use super::known::Held;
+use super::model::Model;
 use super::state;
 use crate::Memory;
 
@@ -86,7 +87,8 @@ fn promise_of(commit: &batchweave::log::apply::Commit) -> &'static str {
     match &commit.record {
         Some(Record::Open { .. } | Record::Parts(_) | Record::Retire { .. }) => "P3",
         Some(Record::Floor { .. } | Record::Drop { .. }) => "P5",
-        Some(Record::Rewind(_) | Record::Skip { .. }) => "P2",
+        Some(Record::Forget { .. }) => "P3",
+        Some(Record::Rewind(_) | Record::Skip { .. } | Record::Close { .. } | Record::Reopen { .. }) => "P2",
         _ => "P4",
     }
 }
@@ -109,6 +111,21 @@ impl Truth {
         if skips.iter().filter(|step| **step >= model.floor).ne(&expected) {
             return differ("what is skipped", &skips, &expected);
         }
+        let stream = |state: &State| {
+            (
+                state.ends.iter().map(|step| step.get()).collect::<Vec<_>>(),
+                state.closed.map(|step| step.get()),
+            )
+        };
+        let ends = model.stream.closes.iter().map(|(_, step)| *step).collect::<Vec<_>>();
+        let expected = (ends, model.stream.closed().map(|(_, step)| step));
+        if stream(state) != expected {
+            return differ("(the stream's ends, closed)", &stream(state), &expected);
+        }
+        if state.producers.keys().map(|name| name.as_str()).ne(model.names()) {
+            let names: Vec<&str> = model.names().collect();
+            return differ("who publishes", &state.producers.keys(), &names);
+        }
         for (name, known) in &state.groups {
             let Some(group) = model.groups.get(name.as_str()) else { return differ("a group", name, &()) };
             let kept = known.checkpoints.iter().map(|kept| (kept.version.get(), kept.step.get()));
@@ -120,9 +137,8 @@ impl Truth {
             }
         }
         for (name, known) in &state.producers {
-            let parts = model.parts.iter().filter(|held| held.producer == name.as_str()).count() as u64;
             let says = (known.next.get(), known.incarnation.map(|current| current.get()));
-            let expected = (parts, model.current_writer(name.as_str()));
+            let expected = (model.count_of(name.as_str()), model.current_writer(name.as_str()));
             if says != expected {
                 return differ(&format!("(next, incarnation) of {name}"), &says, &expected);
             }

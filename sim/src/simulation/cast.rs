@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use batchweave::Settings;
@@ -13,8 +14,8 @@ use super::life::Trainer;
 use super::setup::{Setup, Shape};
 use crate::Choices;
 use crate::actors::{
-    Allowed, Consuming, Meets, Producing, Running, Saved, Stage, Training, close, consume, inspect, join,
-    operate, pass_segments, produce, train, watch,
+    Allowed, Consuming, Meets, Operating, Producing, Running, Saved, Stage, Training, await_open, close,
+    consume, inspect, join, operate, pass_segments, produce, train, watch,
 };
 use crate::coverage::Coverage;
 use crate::damage::Damage;
@@ -162,7 +163,7 @@ impl Cast {
             for pass in 0..passes {
                 let pause = process.world.choices().pick(200);
                 process.env().sleep(unit * pause);
-                if process.is_dead() {
+                if !await_open(process, &stage)? {
                     break;
                 }
                 process.world.say("two segments pass, and what may be removed is".to_owned());
@@ -210,11 +211,15 @@ impl Cast {
         }
         let running = Arc::<Running>::default();
         for (number, operator) in setup.life.operators.iter().enumerate() {
-            let (stage, running, operator) = (Arc::clone(&self.stage), Arc::clone(&running), *operator);
+            let stage = Arc::clone(&self.stage);
+            let plan = Operating {
+                word: operator.word,
+                times: operator.times,
+                running: Arc::clone(&running),
+                owes_reopen: AtomicBool::new(false),
+            };
             let name = format!("operator {number}");
-            self.world.add(on(), &name, operator.restarts, move |process| {
-                operate(process, &stage, operator.word, operator.times, &running)
-            });
+            self.world.add(on(), &name, operator.restarts, move |process| operate(process, &stage, &plan));
         }
     }
 }

@@ -53,7 +53,13 @@ fn plant(bug: &str) -> Result<Option<Shape>, String> {
         | Bug::RewindOfNow
         | Bug::SkipSilent
         | Bug::ReclaimOlderView
-        | Bug::RemovedEarly => Some(Shape::Lifecycle),
+        | Bug::RemovedEarly
+        | Bug::EndUnseen
+        | Bug::ReopenIgnored
+        | Bug::CloseUnindexed
+        | Bug::ClosedForGood
+        | Bug::ForgetKept
+        | Bug::ForgottenRewound => Some(Shape::Lifecycle),
         _ => Some(Shape::Traffic),
     })
 }

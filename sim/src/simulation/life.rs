@@ -4,6 +4,13 @@ use super::setup::Shape;
 use crate::Choices;
 use crate::actors::Word;
 
+/// The salt by which it is asked whether anybody looks at everything.
+const LOOKS: u64 = 9 << 40;
+/// ... whether anybody closes the stream, reopens it or forgets names.
+const CLOSES: u64 = 770_197 << 40;
+/// Whoever closes the stream comes back to reopen it, as often as anything can go wrong.
+const CLOSER_RESTARTS: u32 = 20;
+
 /// A trainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trainer {
@@ -84,12 +91,31 @@ impl Life {
     /// Draws who else operates, in half of the runs: those whose seeds had drawn all else before these words
     /// were thought of are as they were.
     pub(super) fn draw_others(&mut self, choices: &Choices) {
-        if choices.apart(2) == 0 {
+        if choices.apart(LOOKS, 2) == 0 {
             return;
         }
         for _ in 0..choices.pick(3) {
             let times = 1 + choices.pick(4);
             self.operators.push(Operator { word: Word::Look, times, restarts: choices.pick(2) });
+        }
+    }
+
+    /// Draws who closes the stream, reopens it and forgets names, in half of the runs: as above.
+    pub(super) fn draw_closers(&mut self, choices: &Choices) {
+        if choices.apart(CLOSES, 2) == 0 {
+            return;
+        }
+        for _ in 0..choices.pick(3) {
+            let times = 1 + choices.pick(3);
+            self.operators.push(Operator { word: Word::Close, times, restarts: CLOSER_RESTARTS });
+        }
+        if choices.chance(3) {
+            let times = 1 + choices.pick(4);
+            self.operators.push(Operator { word: Word::Reopen, times, restarts: choices.pick(2) });
+        }
+        for _ in 0..1 + choices.pick(2) {
+            let times = 2 + choices.pick(5);
+            self.operators.push(Operator { word: Word::Forget, times, restarts: choices.pick(2) });
         }
     }
 }

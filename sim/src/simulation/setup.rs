@@ -194,6 +194,7 @@ impl Setup {
         let ahead = *choices.one_of(&[0, 0, 0, 2, 6]);
         if shape == Shape::Lifecycle {
             life.draw_others(choices);
+            life.draw_closers(choices);
         }
         Self {
             shape,
