@@ -99,7 +99,7 @@ impl Store {
     pub fn copy_to(&self, dest: impl AsRef<Path>, steps: Option<Range<Step>>) -> Result<Copied> {
         let (log, dest) = (self.log(), dest.as_ref());
         let plan = Plan::of(log, steps)?;
-        let seams = Seams { storage: Arc::clone(&log.storage), env: Arc::clone(&log.env) };
+        let seams = Seams { storage: Arc::clone(&log.outside), env: Arc::clone(&log.env) };
         check_free(dest, &seams)?;
         let partial = partial_of(dest)?;
         if let Found::Store(_) = look(&partial, &seams)? {
@@ -306,7 +306,7 @@ fn discard(partial: &Path, seams: &Seams, uuid: StoreUuid) {
     if !own {
         return;
     }
-    let removed = destroy::destroy(partial, &*seams.storage, DestroyOptions::new());
+    let removed = destroy::destroy(partial, &seams.storage, DestroyOptions::new());
     let parent = partial.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(name) = partial.file_name().and_then(|name| name.to_str())
         && removed.is_ok()

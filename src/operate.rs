@@ -183,7 +183,7 @@ impl Store {
     /// `Io`: what was removed is gone, and [`destroy`] goes on.
     pub fn destroy(self) -> Result<Destroyed> {
         let log = self.log();
-        destroy::destroy(&log.path, &*log.storage, DestroyOptions::new())
+        destroy::destroy(&log.path, &log.outside, DestroyOptions::new())
     }
 }
 
@@ -213,7 +213,7 @@ impl Store {
 /// ```
 pub fn destroy(directory: impl AsRef<Path>, options: DestroyOptions) -> Result<Destroyed> {
     let (seams, _) = system();
-    destroy::destroy(directory.as_ref(), &*seams.storage, options)
+    destroy::destroy(directory.as_ref(), &seams.storage, options)
 }
 
 /// As [`destroy`], over another storage.
@@ -223,7 +223,7 @@ pub fn destroy(directory: impl AsRef<Path>, options: DestroyOptions) -> Result<D
 #[cfg(feature = "internals")]
 pub fn destroy_on(
     directory: &Path,
-    storage: &dyn crate::storage::Storage,
+    storage: &std::sync::Arc<dyn crate::storage::Storage>,
     options: DestroyOptions,
 ) -> Result<Destroyed> {
     destroy::destroy(directory, storage, options)

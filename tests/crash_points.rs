@@ -28,7 +28,7 @@ mod support;
 use std::sync::Arc;
 
 use batchweave::{Durability, ErrorKind, MountClass, Options, Primitive, Producer, Result, Settings, Store};
-use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
+use batchweave_sim::{Fault, Match, Memory, Method, errno};
 use parking_lot::Mutex;
 use support::*;
 
@@ -49,6 +49,8 @@ struct Way {
     options: Options,
     primitive: Primitive,
     class: MountClass,
+    /// The mount refuses the primitive between two directories, by this errno.
+    refuses: Option<i32>,
 }
 
 struct Script {
@@ -70,10 +72,10 @@ impl Script {
 
     /// A process whose every change is a crash point.
     fn process(&self) -> Arc<Fault> {
-        let mut plan = Plan::new();
-        if self.way.primitive == Primitive::RenameNoreplace {
-            plan = plan.fail(Match::method(Method::Link), errno::EPERM);
-        }
+        let mut plan = match self.way.refuses {
+            Some(errno) => refusing_across(self.way.primitive, errno),
+            None => mount_with(self.way.primitive),
+        };
         for &method in Method::CHANGES {
             let (disk, told, examined) = (self.disk.clone(), self.told.clone(), self.examined.clone());
             let way = self.way;
@@ -150,8 +152,9 @@ fn check_left(disk: &Memory, told: &Told, way: Way, how: &str) {
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{how}: {error}");
             assert!(!told.created, "{how}: the created store is gone: {error}");
-            // Half created: whoever comes next creates it, by the primitive of a sound mount.
-            create(Arc::new(disk.clone()), 1001, way.options, &settings)
+            // Half created: whoever comes next creates it.
+            let mount = Fault::new(Arc::new(disk.clone()), mount_with(way.primitive));
+            create(Arc::new(mount), 1001, way.options, &settings)
                 .unwrap_or_else(|error| panic!("{how}: creation can't go on: {error}, {:?}", disk.paths()))
         }
     };
@@ -189,7 +192,7 @@ fn publish_over_boundaries(way: Way, parts: u64) -> Script {
 }
 
 fn way(parts_per_step: u32, primitive: Primitive, class: MountClass) -> Way {
-    Way { options: options().parts_per_step(parts_per_step), primitive, class }
+    Way { options: options().parts_per_step(parts_per_step), primitive, class, refuses: None }
 }
 
 #[test]
@@ -211,6 +214,25 @@ fn publishing_by_link_on_a_coherent_mount_two_parts_a_step() {
 #[test]
 fn publishing_by_rename_on_a_local_mount() {
     publish_over_boundaries(way(1, Primitive::RenameNoreplace, MountClass::Local), 17);
+}
+
+#[test]
+fn creating_and_publishing_by_rename_of_directories() {
+    for class in [MountClass::Local, MountClass::CloseToOpen] {
+        publish_over_boundaries(way(1, Primitive::RenameDirectory, class), 17);
+    }
+}
+
+#[test]
+fn publishing_where_the_mount_refuses_it_between_two_directories() {
+    for (primitive, errno) in [
+        (Primitive::Link, errno::EXDEV),
+        (Primitive::Link, errno::EPERM),
+        (Primitive::RenameNoreplace, errno::EXDEV),
+    ] {
+        let way = Way { refuses: Some(errno), ..way(1, primitive, MountClass::Coherent) };
+        publish_over_boundaries(way, 17);
+    }
 }
 
 #[test]

@@ -31,12 +31,8 @@ fn failures() -> impl Iterator<Item = (i32, bool)> {
 
 /// A disk with a store of `commits` commits by "a" (its Open among them), and the plan that every process
 /// of it obeys.
-fn prepared(commits: u64, primitive: Primitive) -> (Memory, Plan) {
+fn prepared(commits: u64, plan: Plan) -> (Memory, Plan) {
     let disk = Memory::new();
-    let mut plan = Plan::new();
-    if primitive == Primitive::RenameNoreplace {
-        plan = plan.fail(Match::method(Method::Link), errno::EPERM);
-    }
     let process = Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone()));
     let store = create(process, 1, options(), &Settings::new()).unwrap();
     let mut producer = store.producer("a").unwrap();
@@ -102,8 +98,8 @@ fn check_kind(error: &Error) {
 }
 
 /// Every call of one publish fails once, in every way.
-fn fail_each_call(commits: u64, primitive: Primitive, settings: &Settings) {
-    let (disk, plan) = prepared(commits, primitive);
+fn fail_each_call(commits: u64, mount: Plan, settings: &Settings) {
+    let (disk, plan) = prepared(commits, mount);
     let mut ways = 0;
     for (errno, lose_reply) in failures() {
         for call in 1.. {
@@ -148,23 +144,37 @@ fn fail_call(
 
 #[test]
 fn a_publish_by_link_survives_the_failure_of_each_call() {
-    fail_each_call(3, Primitive::Link, &Settings::new());
+    fail_each_call(3, mount_with(Primitive::Link), &Settings::new());
 }
 
 #[test]
 fn a_publish_by_rename_survives_the_failure_of_each_call() {
-    fail_each_call(3, Primitive::RenameNoreplace, &Settings::new());
+    fail_each_call(3, mount_with(Primitive::RenameNoreplace), &Settings::new());
+}
+
+#[test]
+fn a_publish_by_rename_of_a_directory_survives_the_failure_of_each_call() {
+    fail_each_call(3, mount_with(Primitive::RenameDirectory), &Settings::new());
+    fail_each_call(15, mount_with(Primitive::RenameDirectory), &Settings::new());
+}
+
+#[test]
+fn a_publish_from_beside_its_place_survives_the_failure_of_each_call() {
+    for primitive in [Primitive::Link, Primitive::RenameNoreplace] {
+        fail_each_call(3, refusing_across(primitive, errno::EXDEV), &Settings::new());
+        fail_each_call(15, refusing_across(primitive, errno::EXDEV), &Settings::new());
+    }
 }
 
 #[test]
 fn a_publish_across_a_boundary_by_link_survives_the_failure_of_each_call() {
     // The process under test opens the name anew, which takes a version: its part is the first of a segment.
-    fail_each_call(15, Primitive::Link, &Settings::new());
+    fail_each_call(15, mount_with(Primitive::Link), &Settings::new());
 }
 
 #[test]
 fn a_publish_across_a_boundary_by_rename_survives_the_failure_of_each_call() {
-    fail_each_call(15, Primitive::RenameNoreplace, &Settings::new());
+    fail_each_call(15, mount_with(Primitive::RenameNoreplace), &Settings::new());
 }
 
 #[test]
@@ -194,7 +204,7 @@ fn a_creation_survives_the_failure_of_each_call() {
 
 /// A process over a disk with some commits, its producer open.
 fn process(primitive: Primitive) -> (Memory, Arc<Fault>, Store, Producer) {
-    let (disk, plan) = prepared(3, primitive);
+    let (disk, plan) = prepared(3, mount_with(primitive));
     let process = Arc::new(Fault::new(Arc::new(disk.clone()), plan));
     let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
     let producer = store.producer("a").unwrap();

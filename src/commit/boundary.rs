@@ -19,7 +19,7 @@ use crate::limits::{MARKS_KEPT, PUT_ATTEMPTS_MAX};
 use crate::log::tail::Tail;
 use crate::log::{Log, build, marks, may_be_stale, read};
 use crate::planted::{Bug, is_planted};
-use crate::storage::{Access, Dir, put, read_exact_at};
+use crate::storage::{Access, Dir, read_exact_at};
 
 /// Prepares for linking `version`. False when the log has moved on by two segments: all is to be read again.
 ///
@@ -166,9 +166,7 @@ fn put_staged(
     let at = || log.path_of([names::INDEX, name]);
     let mut failure = None;
     for _ in 0..PUT_ATTEMPTS_MAX {
-        let Err(error) = put::put(&*log.storage, log.identity.primitive, stage, staged, indexes, name) else {
-            return Ok(());
-        };
+        let Err(error) = publish::put_file(log, stage, staged, indexes, name) else { return Ok(()) };
         let afresh = log
             .storage
             .open_dir(&log.root(), names::INDEX)
@@ -181,6 +179,7 @@ fn put_staged(
                 return Err(Error::new(ErrorKind::Corrupt, what).at(at()));
             }
             Ok(None) => {
+                publish::refused(log, &error);
                 failure = Some(publish::refused_or(log.identity.primitive, "can't put an index", error));
             }
             Err(error) => failure = Some(error),

@@ -6,6 +6,7 @@
 //! - Inode and link count prove nothing; neither does the errno.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use super::staged::Staged;
 use crate::error::{Error, ErrorKind};
@@ -33,22 +34,39 @@ pub fn put(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version: Vers
     let name = names::version(version);
     let mut unknown = None;
     for _ in 0..PUT_ATTEMPTS_MAX {
-        let error = match put::put(&*log.storage, log.identity.primitive, stage, &staged.name, segment, &name)
-        {
-            Ok(()) => return Put::Won,
-            Err(error) => error,
-        };
+        let Err(error) = put_file(log, stage, &staged.name, segment, &name) else { return Put::Won };
         if error.kind() == io::ErrorKind::AlreadyExists && is_planted(Bug::EexistTrusted) {
             return Put::Lost;
         }
         match read::identity_afresh(log, version) {
             Ok(Some(found)) if found == staged.identity() => return Put::Won,
             Ok(Some(_)) => return Put::Lost,
-            Ok(None) => unknown = Some(describe(log, error, version)),
+            Ok(None) => {
+                refused(log, &error);
+                unknown = Some(describe(log, error, version));
+            }
             Err(error) => unknown = Some(error),
         }
     }
     Put::Unknown(unknown.unwrap_or_else(|| Error::new(ErrorKind::Io, "no attempt was made")))
+}
+
+/// One attempt by the store's primitive, from stage/ or from beside the target (R9).
+pub(super) fn put_file(log: &Log, stage: &Dir, staged: &str, to: &Dir, name: &str) -> io::Result<()> {
+    let (storage, primitive) = (&*log.storage, log.identity.primitive);
+    if log.puts_beside.load(Ordering::Relaxed) {
+        put::put_beside(storage, primitive, (stage, staged), (to, name), &names::beside(staged))
+    } else {
+        put::put(storage, primitive, stage, staged, to, name)
+    }
+}
+
+/// R9: what a mount refuses between two directories is tried from beside the target from now on.
+pub(super) fn refused(log: &Log, error: &io::Error) {
+    if put::is_refused(error) && !log.puts_beside.swap(true, Ordering::Relaxed) {
+        let (path, primitive) = (log.path.display(), log.identity.primitive);
+        tracing::info!(%error, %path, %primitive, "refused between directories: from beside its place now");
+    }
 }
 
 /// Gives a commit its staged name back, which a rename took away, if it has got the name of `version` in a
@@ -80,11 +98,9 @@ fn describe(log: &Log, error: io::Error, version: Version) -> Error {
 }
 
 /// The error of a primitive that failed: `Unsupported` where a mount refuses it between two directories,
-/// which its probe in one doesn't show (R9); else `Io`, with these words.
+/// and the rename that is tried then too (R9); else `Io`, with these words.
 pub fn refused_or(primitive: Primitive, what: impl Into<String>, error: io::Error) -> Error {
-    const EPERM: i32 = 1;
-    const EXDEV: i32 = 18;
-    if matches!(error.raw_os_error(), Some(EPERM | EXDEV)) {
+    if put::is_refused(&error) {
         let what = format!("the mount refuses the {primitive} between two directories of the store");
         return Error::new(ErrorKind::Unsupported, what).caused_by(error);
     }

@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::id::Nonce;
 use crate::options::Primitive;
-use crate::storage::{Access, Dir, Storage, put, write_all_at};
+use crate::storage::{Access, Dir, PROBE_PREFIX, Storage, put, write_all_at};
 
 /// How often each call is made.
 const ROUNDS: usize = 16;
@@ -47,7 +47,7 @@ pub(super) fn measure(
 ) -> Result<Costs> {
     let mut nonce = [0; 16];
     env.entropy(&mut nonce).map_err(|error| Error::io("can't draw random bytes", error))?;
-    let name = format!(".probe-{}", Nonce::new(nonce));
+    let name = format!("{PROBE_PREFIX}{}", Nonce::new(nonce));
     let at = path.join(&name);
     let failed = |what: &'static str| {
         let at = at.clone();

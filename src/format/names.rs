@@ -109,6 +109,24 @@ pub fn staged_control(kind: &str, nonce: Nonce) -> String {
     format!("-{kind}.{nonce}")
 }
 
+/// Whether a staged name is a control record's or an index's.
+pub fn is_staged_control(staged: &str) -> bool {
+    staged.starts_with('-')
+}
+
+/// The name that a staged file has for a moment beside its place, in a segment, in index/ or in the root
+/// (R9): its nonce, which ends its staged name too.
+pub fn beside(staged: &str) -> String {
+    let nonce = staged.rsplit_once('.').map_or(staged, |(_, nonce)| nonce);
+    format!(".{nonce}")
+}
+
+/// The nonce of a file that was left beside its place.
+pub fn parse_beside(name: &OsStr) -> Option<Nonce> {
+    let nonce: Nonce = name.to_str()?.strip_prefix('.')?.parse().ok()?;
+    (beside(&staged_control("", nonce)) == *name.to_str()?).then_some(nonce)
+}
+
 /// What a staged name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Staged {
@@ -199,6 +217,11 @@ mod tests {
         assert_eq!(parse_staged(staged.as_ref()), Some(read));
         let control = Staged::Control { kind: "open".into(), nonce };
         assert_eq!(parse_staged(staged_control("open", nonce).as_ref()), Some(control));
+        for name in [beside(&staged), beside(&staged_control("open", nonce))] {
+            assert_eq!(parse_beside(name.as_ref()), Some(nonce));
+            assert_eq!((parse_version(name.as_ref()), parse_segment(name.as_ref())), (None, None));
+        }
+        assert_eq!(parse_beside(staged.as_ref()), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::id::{Incarnation, Nonce, Sequence};
 use crate::log::Log;
 use crate::log::state::State;
 use crate::name::Name;
-use crate::storage::Dir;
+use crate::storage::{Dir, PROBE_PREFIX};
 
 /// The names in stage/ as they were before the log was read.
 #[derive(Debug)]
@@ -98,5 +98,5 @@ fn judge_draft(state: &State, producer: &Name, incarnation: Incarnation, first: 
 }
 
 fn is_probe(name: &std::ffi::OsStr) -> bool {
-    name.to_str().is_some_and(|text| text.starts_with(".probe-"))
+    name.to_str().is_some_and(|text| text.starts_with(PROBE_PREFIX))
 }

@@ -117,12 +117,15 @@ fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
             Some(text) if names::DIRECTORIES.contains(&text) => {
                 is_of_kind(log, sink, &log.root(), text, Kind::Directory, path);
             }
+            _ if names::parse_beside(&name).is_some() => sink.litter(path, ON_ITS_WAY),
             _ => sink.find(path, STRANGER),
         }
     }
     Ok(())
 }
 
+/// R9.
+const ON_ITS_WAY: &str = "a staged file beside its place; may be in use";
 const STRANGER: &str = "the store gives no such name: a stranger's";
 
 /// STORE is read anew: a handle may have been opened long ago.
@@ -196,6 +199,9 @@ fn segments_at_once(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) ->
                     is_whole &= sink.told() != told;
                 }
             }
+            _ if parent == names::INDEX && names::parse_beside(&name).is_some() => {
+                sink.litter(path, ON_ITS_WAY);
+            }
             _ => sink.find(path, STRANGER),
         }
     }
@@ -248,15 +254,9 @@ pub(super) fn versions(log: &Log, sink: &mut Sink<'_>, dir: &Dir, segment: Segme
         let version = names::parse_version(&name);
         match version.filter(|version| version.segment(log.segment_size()) == segment) {
             Some(version) => end = end.max(version.next()),
-            None if on_its_way(&name) => sink.litter(path.join(&name), "a commit on its way; may be in use"),
+            None if names::parse_beside(&name).is_some() => sink.litter(path.join(&name), ON_ITS_WAY),
             None => sink.find(path.join(&name), STRANGER),
         }
     }
     end
-}
-
-/// R9: `.<nonce>` beside the versions.
-fn on_its_way(name: &std::ffi::OsStr) -> bool {
-    let nonce = name.to_str().and_then(|text| text.strip_prefix('.'));
-    nonce.is_some_and(|nonce| nonce.parse::<crate::Nonce>().is_ok_and(|read| read.to_string() == nonce))
 }

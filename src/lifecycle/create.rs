@@ -151,8 +151,9 @@ fn make(path: &Path, options: &Options, seams: &Seams, root: &Dir, whose: Whose)
     let Whose { uuid, origin } = whose;
     let identity = Identity { uuid, origin, options: *options, primitive };
     let synced = options.durability == Durability::Synced;
-    furnish(storage, root, class, synced).map_err(failed)?;
-    put_store(path, seams, root, &stage, &identity)
+    let (storage, root) = open::storage_of(&identity, Arc::clone(&seams.storage), root.clone());
+    furnish(&*storage, &root, class, synced).map_err(failed)?;
+    put_store(path, &Seams { storage, env: Arc::clone(&seams.env) }, &root, &identity)
 }
 
 fn make_dir(storage: &dyn Storage, parent: &Dir, name: &str) -> io::Result<()> {
@@ -192,19 +193,27 @@ fn furnish(storage: &dyn Storage, root: &Dir, class: MountClass, synced: bool) -
     Ok(())
 }
 
-fn put_store(path: &Path, seams: &Seams, root: &Dir, stage: &Dir, identity: &Identity) -> Result<()> {
+fn put_store(path: &Path, seams: &Seams, root: &Dir, identity: &Identity) -> Result<()> {
     let storage = &*seams.storage;
     let failed = |error| Error::io("can't put STORE", error).at(path.join(names::STORE));
     let mut nonce = [0; 16];
     seams.env.entropy(&mut nonce).map_err(failed)?;
     let staged = names::staged_control("store", Nonce::new(nonce));
+    let stage = &storage.open_dir(root, names::STAGE).map_err(failed)?;
     let file = storage.create_exclusive(stage, &staged).map_err(failed)?;
     let synced = identity.options.durability == Durability::Synced;
     let written = write_all_at(storage, &file, &identity.encode(), 0)
         .and_then(|()| if synced { storage.sync_file(&file) } else { Ok(()) });
     let closed = storage.close(file);
     written.and(closed).map_err(failed)?;
-    put::put(storage, identity.primitive, stage, &staged, root, names::STORE).map_err(|error| {
+    let put = match put::put(storage, identity.primitive, stage, &staged, root, names::STORE) {
+        Err(error) if put::is_refused(&error) => {
+            let (from, to) = ((stage, staged.as_str()), (root, names::STORE));
+            put::put_beside(storage, identity.primitive, from, to, &names::beside(&staged))
+        }
+        put => put,
+    };
+    put.map_err(|error| {
         refused_or(identity.primitive, "can't put STORE", error).at(path.join(names::STORE))
     })?;
     put::unstage(storage, identity.primitive, stage, &staged).map_err(failed)
@@ -214,6 +223,10 @@ fn put_store(path: &Path, seams: &Seams, root: &Dir, stage: &Dir, identity: &Ide
 fn examine(path: &Path, storage: &dyn Storage, root: &Dir) -> Result<()> {
     let failed = |error| Error::io("can't look into the directory", error).at(path);
     for name in storage.list(root).map_err(failed)? {
+        if names::parse_beside(&name).is_some() {
+            // STORE on its way, by a creator that died (R9).
+            continue;
+        }
         let Some(name) = known(&name) else {
             let what = format!("the directory holds {name:?}, so no store is created in it");
             return Err(Error::new(ErrorKind::Invalid, what).at(path));

@@ -9,6 +9,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
@@ -17,10 +18,11 @@ use super::reclaimed::Freed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
 use crate::limits::LOOK_AGAIN_MAX;
+use crate::log::enclosed::Enclosed;
 use crate::log::open::read_store;
 use crate::name::Name;
 use crate::options::Durability;
-use crate::storage::{Access, Dir, Kind, Names, Storage};
+use crate::storage::{Access, Dir, Kind, Names, PROBE_PREFIX, Storage};
 
 /// How a store is destroyed; see [`destroy`](crate::destroy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,8 +72,9 @@ fn lossy<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Er
 ///
 /// # Errors
 /// `Invalid` when there is neither, `Io`.
-pub(crate) fn destroy(path: &Path, storage: &dyn Storage, options: DestroyOptions) -> Result<Destroyed> {
-    let root = storage.open_root(path).map_err(|error| match error.kind() {
+pub(crate) fn destroy(path: &Path, storage: &Arc<dyn Storage>, options: DestroyOptions) -> Result<Destroyed> {
+    let mut storage = Arc::clone(storage);
+    let mut root = storage.open_root(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             Error::new(ErrorKind::Invalid, "there is no such directory").caused_by(error).at(path)
         }
@@ -82,6 +85,10 @@ pub(crate) fn destroy(path: &Path, storage: &dyn Storage, options: DestroyOption
     if resumed {
         check_rest(path, &listed)?;
     }
+    if encloses(&*storage, &root) {
+        (storage, root) = (Arc::new(Enclosed::new(storage)), Enclosed::root(root));
+    }
+    let storage = &*storage;
     let done = Destroyed { dry_run: options.dry_run, resumed, ..Destroyed::default() };
     let mut sweep = Sweep { storage, path, done };
     if !resumed {
@@ -102,7 +109,10 @@ pub(crate) fn destroy(path: &Path, storage: &dyn Storage, options: DestroyOption
     for name in [names::HEAD, names::BALLAST] {
         sweep.file(&root, Path::new(""), name, What::Other)?;
     }
-    sweep.done.left.extend(listed.iter().filter(|name| known(name).is_none()).map(PathBuf::from));
+    for name in listed.iter().filter(|name| beside(name).is_some()).filter_map(OsStr::to_str) {
+        sweep.file(&root, Path::new(""), name, What::Other)?;
+    }
+    sweep.done.left.extend(listed.iter().filter(|name| is_strange(name)).map(PathBuf::from));
     sweep.done.left.sort();
     sweep.done.left.dedup();
     if !options.dry_run {
@@ -112,10 +122,32 @@ pub(crate) fn destroy(path: &Path, storage: &dyn Storage, options: DestroyOption
     Ok(sweep.done)
 }
 
+/// Whether the store's files are enclosed in directories: STORE, or if that is gone, what is left.
+fn encloses(storage: &dyn Storage, root: &Dir) -> bool {
+    let is_directory =
+        |dir: &Dir, name: &str| storage.kind(dir, name).is_ok_and(|kind| kind == Kind::Directory);
+    let holds_one = |dir: io::Result<Dir>| {
+        let Ok(dir) = dir else { return false };
+        let listed = storage.list(&dir).unwrap_or_default();
+        let names = listed.iter().filter_map(OsStr::to_str);
+        names.filter(|name| !name.starts_with(PROBE_PREFIX)).any(|name| is_directory(&dir, name))
+    };
+    if storage.kind(root, names::STORE).is_ok() {
+        return is_directory(root, names::STORE);
+    }
+    let within = [names::STAGE, names::INDEX].map(|name| storage.open_dir(root, name));
+    let log = storage.open_dir(root, names::LOG);
+    let segments = log.and_then(|log| Ok((storage.list(&log)?, log)));
+    within.into_iter().any(holds_one)
+        || segments.is_ok_and(|(listed, log)| {
+            listed.iter().filter_map(OsStr::to_str).any(|name| holds_one(storage.open_dir(&log, name)))
+        })
+}
+
 /// Whether a directory without STORE is the rest of a store.
 fn check_rest(path: &Path, listed: &Names) -> Result<()> {
     let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, what).at(path));
-    if let Some(stranger) = listed.iter().find(|name| known(name).is_none()) {
+    if let Some(stranger) = listed.iter().find(|name| is_strange(name)) {
         return refuse(format!(
             "the directory has no STORE, and with {stranger:?} in it, it isn't taken for the rest of a store"
         ));
@@ -145,16 +177,26 @@ fn own_names(directory: &str) -> OwnNames {
         names::LOG => |name| names::parse_segment(name).map(|_| What::Directory(commits)),
         names::GROUPS => |name| Name::new(name.to_str()?).is_ok().then_some(What::Other),
         names::STAGE => staged,
-        _ => |name| names::parse_segment(name).map(|_| What::Other),
+        _ => |name| names::parse_segment(name).map(|_| What::Other).or_else(|| beside(name)),
     }
 }
 
+/// Whether the store gives no such name in its root.
+fn is_strange(name: &OsStr) -> bool {
+    known(name).is_none() && beside(name).is_none()
+}
+
+/// A staged file that was left beside its place (R9).
+fn beside(name: &OsStr) -> Option<What> {
+    names::parse_beside(name).map(|_| What::Other)
+}
+
 fn commits(name: &OsStr) -> Option<What> {
-    names::parse_version(name).map(|_| What::Commit)
+    names::parse_version(name).map(|_| What::Commit).or_else(|| beside(name))
 }
 
 fn staged(name: &OsStr) -> Option<What> {
-    if name.to_str()?.starts_with(".probe-") {
+    if name.to_str()?.starts_with(PROBE_PREFIX) {
         return Some(What::Directory(|_| Some(What::Other)));
     }
     names::parse_staged(name).map(|_| What::Other)

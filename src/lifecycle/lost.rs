@@ -222,7 +222,13 @@ impl Lost {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let primitive = log.identity.primitive;
-                let put = put::put(&*log.storage, primitive, stage, &staged, dir, &name);
+                let put = match put::put(&*log.storage, primitive, stage, &staged, dir, &name) {
+                    Err(error) if put::is_refused(&error) => {
+                        let (from, to) = ((stage, staged.as_str()), (dir, name.as_str()));
+                        put::put_beside(&*log.storage, primitive, from, to, &names::beside(&staged))
+                    }
+                    put => put,
+                };
                 put.map_err(|error| self.failed(log, "can't stop the log at a lost commit", error))?;
                 let _ = put::unstage(&*log.storage, primitive, stage, &staged);
                 sync(log, dir, names::LOG)

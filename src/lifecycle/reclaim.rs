@@ -73,7 +73,7 @@ pub(crate) fn reclaim(log: &Log, options: &ReclaimOptions) -> Result<Reclaimed> 
         litter: gone.litter,
         litter_names: gone.litter_names,
         bytes_retained: state.bytes_written.saturating_sub(state.bytes_reclaimed),
-        control_seen: judged.control,
+        control_seen: judged.control.into_iter().chain(gone.control_moved).collect(),
     };
     if !options.dry_run {
         let Reclaimed { floor, segments, indexes, litter, .. } = &reclaimed;
@@ -89,6 +89,8 @@ struct Gone {
     indexes: Freed,
     litter: Freed,
     litter_names: Vec<String>,
+    /// Moved back to stage/, so seen once.
+    control_moved: Vec<String>,
 }
 
 impl Gone {
@@ -118,12 +120,15 @@ impl Gone {
             for segment in &dead.segments {
                 self.segments.add(remover.segment(*segment)?);
             }
+            self.control_moved.extend(remover.moved());
         }
         if !dead.indexes.is_empty() {
             let remover = Remover::new(log, names::INDEX, dry_run)?;
+            remover.move_back()?;
             for segment in &dead.indexes {
                 self.indexes.add(remover.file(&names::segment(*segment))?);
             }
+            self.control_moved.extend(remover.moved());
         }
         Ok(())
     }

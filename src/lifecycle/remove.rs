@@ -6,15 +6,18 @@
 //! - Nothing is synced afterwards: a removal that a power cut undoes brings back what is dead, which the next
 //!   reclaim removes again.
 
+use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::io;
 
 use super::reclaimed::Freed;
 use crate::error::{Error, Result};
 use crate::format::names;
-use crate::id::Segment;
+use crate::format::record::Record;
+use crate::id::{Nonce, Segment, Version};
 use crate::limits::LOOK_AGAIN_MAX;
-use crate::log::{Log, may_be_stale};
-use crate::storage::{Access, Dir};
+use crate::log::{Log, may_be_stale, read};
+use crate::storage::{Access, Dir, File};
 
 /// Removes names of one of the store's directories, or says what would go.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Remover<'l> {
     parent: &'static str,
     dir: Dir,
     dry_run: bool,
+    /// Control files that were moved back to stage/.
+    moved: RefCell<Vec<String>>,
 }
 
 impl<'l> Remover<'l> {
@@ -34,7 +39,7 @@ impl<'l> Remover<'l> {
         let failed =
             |error| Error::io("can't open a directory of the store", error).at(log.path_of([parent]));
         let dir = log.storage.open_dir(&log.root(), parent).map_err(failed)?;
-        Ok(Self { log, parent, dir, dry_run })
+        Ok(Self { log, parent, dir, dry_run, moved: RefCell::default() })
     }
 
     /// Removes a file.
@@ -73,6 +78,62 @@ impl<'l> Remover<'l> {
         Ok(freed)
     }
 
+    /// R9: moves files that were left beside their places in this directory back to stage/, where they are
+    /// judged as any other: their owners may live, and not know what has become of them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn move_back(&self) -> Result<()> {
+        let failed = |error| Error::io("can't list a directory of the store", error);
+        let listed = self.log.storage.list(&self.dir).map_err(failed)?;
+        listed.iter().try_for_each(|name| self.moved_back(&self.dir, name).map(drop))
+    }
+
+    /// The same of one name; false for what is no such file.
+    fn moved_back(&self, from: &Dir, name: &OsStr) -> Result<bool> {
+        let (Some(nonce), Some(name)) = (names::parse_beside(name), name.to_str()) else { return Ok(false) };
+        if self.dry_run {
+            return Ok(true);
+        }
+        let storage = &*self.log.storage;
+        let staged = match storage.open(from, name, Access::Read) {
+            Err(error) if may_be_stale(&error) => return Ok(true),
+            opened => self.staged_name(&opened, nonce),
+        };
+        let stage = storage.open_dir(&self.log.root(), names::STAGE);
+        match stage.and_then(|stage| storage.rename(from, name, &stage, &staged)) {
+            Err(error) if !may_be_stale(&error) => {
+                Err(Error::io("can't move a staged file back from beside its place", error))
+            }
+            _ => {
+                if names::is_staged_control(&staged) {
+                    self.moved.borrow_mut().push(staged);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// The control files that were moved back: they have been seen once.
+    pub(super) fn moved(self) -> Vec<String> {
+        self.moved.into_inner()
+    }
+
+    /// The staged name that a file had, by what it says itself.
+    fn staged_name(&self, file: &io::Result<File>, nonce: Nonce) -> String {
+        if self.parent == names::INDEX {
+            return names::staged_control("index", nonce);
+        }
+        let read = file.as_ref().ok().and_then(|file| read::commit(self.log, file, Version::ZERO).ok());
+        match read.and_then(|read| read.record) {
+            Some(Record::Parts(parts)) => {
+                names::staged_draft(&parts.producer, parts.incarnation, parts.first, nonce)
+            }
+            Some(record) => names::staged_control(record.kind().word(), nonce),
+            None => names::staged_control("unreadable", nonce),
+        }
+    }
+
     fn segment_named(&self, segment: Segment, name: &str, freed: &mut Freed) -> Result<()> {
         let storage = &*self.log.storage;
         let failed = |error| Error::io("can't remove a segment that nobody needs", error);
@@ -92,7 +153,7 @@ impl<'l> Remover<'l> {
                         let gone = self.file_in(&dir, &names::version(version))?;
                         freed.bytes = freed.bytes.saturating_add(gone.bytes);
                     }
-                    None => strangers = true,
+                    None => strangers |= !self.moved_back(&dir, version)?,
                 }
             }
             if strangers {

@@ -12,6 +12,7 @@ mod apply_tests;
 mod beyond;
 pub mod build;
 pub mod doorbell;
+pub mod enclosed;
 mod encoding;
 pub mod groups;
 #[cfg(test)]
@@ -50,7 +51,7 @@ use crate::format::commit::People;
 use crate::format::names;
 use crate::format::store::Identity;
 use crate::id::{Nonce, Segment, Version};
-use crate::options::{Durability, MountClass, ReadMode};
+use crate::options::{Durability, MountClass, Primitive, ReadMode};
 use crate::planted::{Bug, is_planted};
 use crate::storage::{Dir, File, Pool, Storage};
 use doorbell::Doorbell;
@@ -60,8 +61,10 @@ use tail::Tail;
 /// One handle's view of a store's log, shared by all that use the handle.
 #[derive(Debug)]
 pub struct Log {
-    /// The calls.
+    /// The calls, by which this store's files are found.
     pub storage: Arc<dyn Storage>,
+    /// The calls as they are: for what isn't in this store.
+    pub outside: Arc<dyn Storage>,
     /// Clock, entropy, threads.
     pub env: Arc<dyn Env>,
     /// The store's directory, for error messages.
@@ -92,6 +95,8 @@ pub struct Log {
     secured: AtomicBool,
     /// The ballast was given up through this handle, so it makes it anew.
     pub ballast_given: AtomicBool,
+    /// The mount refuses the primitive between two directories (R9).
+    pub puts_beside: AtomicBool,
     /// Who this process is, for the people's fields.
     people: People,
 }
@@ -157,10 +162,15 @@ impl Log {
         names.iter().fold(self.path.clone(), |path, name| path.join(name))
     }
 
-    /// The path of a commit.
+    /// The path of a commit's file.
     pub fn commit_path(&self, version: Version) -> PathBuf {
         let segment = version.segment(self.segment_size());
-        self.path_of([names::LOG, &names::segment(segment), &names::version(version)])
+        let path = self.path_of([names::LOG, &names::segment(segment), &names::version(version)]);
+        if self.identity.primitive == Primitive::RenameDirectory {
+            path.join(enclosed::CONTENT)
+        } else {
+            path
+        }
     }
 
     /// Opens a segment's directory by opening its parent anew, so that both look-ups are fresh; none if it

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::doorbell::Doorbell;
+use super::enclosed::{self, Enclosed};
 use super::index::Indexes;
 use super::patience::{Outage, default_of, may_pass};
 use super::tail::Tail;
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::People;
 use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
-use crate::options::{MountClass, ReadMode, Settings};
+use crate::options::{MountClass, Primitive, ReadMode, Settings};
 use crate::storage::{Access, Dir, Storage, class_of, read_exact_at};
 
 /// What was found where a store was looked for.
@@ -87,29 +88,48 @@ fn look_once(
         .map(|log| Found::Store(Box::new(log)))
 }
 
-/// Reads STORE; none if there is none.
+/// The storage by which a store's files are found, and its root by that.
+pub fn storage_of(identity: &Identity, storage: Arc<dyn Storage>, root: Dir) -> (Arc<dyn Storage>, Dir) {
+    match identity.primitive {
+        Primitive::RenameDirectory => (Arc::new(Enclosed::new(storage)), Enclosed::root(root)),
+        Primitive::Link | Primitive::RenameNoreplace => (storage, root),
+    }
+}
+
+/// Reads STORE, which says how the others are enclosed: itself, it may be either way. None if there is none.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`, `Io`.
 pub fn read_store(storage: &dyn Storage, root: &Dir) -> Result<Option<Identity>> {
-    let file = match storage.open(root, names::STORE, Access::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io("can't open STORE", error)),
-    };
     let mut bytes = [0; STORE_BYTES];
-    read_exact_at(storage, &file, &mut bytes, 0).map_err(super::read::short)?;
+    let mut read = |dir: &Dir, name: &str| {
+        let file = storage.open(dir, name, Access::Read)?;
+        read_exact_at(storage, &file, &mut bytes, 0)
+    };
+    let found = match read(root, names::STORE) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            storage.open_dir(root, names::STORE).and_then(|dir| read(&dir, enclosed::CONTENT))
+        }
+        found => found,
+    };
+    match found {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(super::read::short(error)),
+        Err(error) => return Err(Error::io("can't read STORE", error)),
+    }
     Identity::decode(&bytes).map(Some)
 }
 
 fn open(
     path: &Path,
-    storage: Arc<dyn Storage>,
+    outside: Arc<dyn Storage>,
     env: Arc<dyn Env>,
     settings: &Settings,
     root: Dir,
     identity: Identity,
 ) -> Result<Log> {
+    let (storage, root) = storage_of(&identity, Arc::clone(&outside), root);
     let class = match settings.mount_class {
         Some(class) => class,
         None => {
@@ -137,10 +157,12 @@ fn open(
         segment_dir: parking_lot::Mutex::new(None),
         secured: AtomicBool::new(false),
         ballast_given: AtomicBool::new(false),
+        puts_beside: AtomicBool::new(false),
         people: people(&*env),
         held: parking_lot::Mutex::new(Held { root, log }),
         held_is_old: AtomicBool::new(false),
         storage,
+        outside,
         env,
     })
 }

@@ -40,7 +40,7 @@ pub use listing::Names;
 pub use mapping::Mapping;
 pub use pool::{Buffer, Pool};
 pub use posix::Posix;
-pub use probe::{Attempt, Finding, Report, probe};
+pub use probe::{Attempt, Finding, PROBE_PREFIX, Report, probe};
 
 /// An open directory.
 #[derive(Clone)]

@@ -21,6 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::Nonce;
 use crate::options::{MountClass, Options, Primitive};
 
+/// How the names of directories begin in which mounts are tried.
+pub const PROBE_PREFIX: &str = ".probe-";
+
 /// In the order in which they are preferred.
 const PRIMITIVES: [Primitive; 3] = [Primitive::Link, Primitive::RenameNoreplace, Primitive::RenameDirectory];
 
@@ -181,7 +184,7 @@ pub fn probe(
     Ok(report)
 }
 
-/// The first primitive that works and that this version has; else why not.
+/// The first primitive that works; else why not.
 fn choose(report: &Report) -> Result<Primitive, String> {
     let mount = class::describe(&report.mount);
     if report.listing != Finding::Good {
@@ -198,11 +201,6 @@ fn choose(report: &Report) -> Result<Primitive, String> {
         tried.join(", ")
     };
     match working {
-        Some(Primitive::RenameDirectory) => Err(format!(
-            "on {mount} {}; publishing needs the rename of a directory there, which this version doesn't \
-             have yet: put the store on another filesystem",
-            tried(),
-        )),
         Some(primitive) => Ok(primitive),
         None => Err(format!(
             "{mount} has no way to give a file a name exclusively ({}); put the store on another filesystem",
@@ -238,7 +236,7 @@ impl<'a> Room<'a> {
     ) -> Result<T> {
         let mut nonce = [0; 16];
         env.entropy(&mut nonce).map_err(|error| Error::io("can't draw random bytes", error))?;
-        let name = format!(".probe-{}", Nonce::new(nonce));
+        let name = format!("{PROBE_PREFIX}{}", Nonce::new(nonce));
         let at = path.join(&name);
         let failed = |what: &str, error| Error::io(what, error).at(&at);
         storage

@@ -11,7 +11,7 @@ use crate::options::Primitive;
 /// Tries the primitive once.
 ///
 /// # Errors
-/// The call's own; `Unsupported` for a primitive that this version can't publish by.
+/// The call's own.
 pub(crate) fn put(
     storage: &dyn Storage,
     primitive: Primitive,
@@ -22,9 +22,42 @@ pub(crate) fn put(
 ) -> io::Result<()> {
     match primitive {
         Primitive::Link => storage.link(from, from_name, to, to_name),
-        Primitive::RenameNoreplace => storage.rename_noreplace(from, from_name, to, to_name),
-        Primitive::RenameDirectory => Err(io::ErrorKind::Unsupported.into()),
+        // Of files, or of the directories in which a storage encloses them.
+        Primitive::RenameNoreplace | Primitive::RenameDirectory => {
+            storage.rename_noreplace(from, from_name, to, to_name)
+        }
     }
+}
+
+/// The same from a name beside the target (R9): some mounts refuse a link, though not a rename, between two
+/// directories. Whatever comes of it, the staged name is the file's again afterwards, as far as it can be;
+/// whoever dies in between leaves `beside`.
+///
+/// # Errors
+/// The primitive's, or that of the rename to `beside`.
+pub(crate) fn put_beside(
+    storage: &dyn Storage,
+    primitive: Primitive,
+    (from, from_name): (&Dir, &str),
+    (to, to_name): (&Dir, &str),
+    beside: &str,
+) -> io::Result<()> {
+    storage.rename(from, from_name, to, beside)?;
+    let put = put(storage, primitive, to, beside, to, to_name);
+    if let Err(error) = storage.rename(to, beside, from, from_name) {
+        // After a rename that won there is nothing to move back.
+        if put.is_err() || primitive == Primitive::Link {
+            tracing::debug!(%error, beside, "a staged file stays beside its place");
+        }
+    }
+    put
+}
+
+/// Whether an error of a primitive says that the mount refuses it between two directories.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    const EPERM: i32 = 1;
+    const EXDEV: i32 = 18;
+    matches!(error.raw_os_error(), Some(EPERM | EXDEV))
 }
 
 /// Drops the staged name of a file that is known to have won: a link leaves it behind, a rename took it away.

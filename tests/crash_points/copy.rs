@@ -151,7 +151,8 @@ fn check_destroying(disk: &Memory, how: &str) {
             let root = disk.open_root(Path::new(PATH)).unwrap();
             if !disk.list(&root).unwrap().is_empty() {
                 let options = batchweave::DestroyOptions::new();
-                let report = batchweave::destroy_on(Path::new(PATH), disk, options);
+                let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+                let report = batchweave::destroy_on(Path::new(PATH), &storage, options);
                 assert!(report.unwrap_or_else(|error| panic!("{how}: {error}")).resumed, "{how}");
             }
         }

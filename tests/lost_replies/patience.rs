@@ -40,7 +40,7 @@ struct Process {
 
 impl Process {
     fn new() -> Self {
-        Self::over(prepared(STEPS + 1, Primitive::Link).0)
+        Self::over(prepared(STEPS + 1, mount_with(Primitive::Link)).0)
     }
 
     fn over(disk: Memory) -> Self {
@@ -102,7 +102,7 @@ fn read_in_every_way(process: &Process) {
 
 #[test]
 fn whichever_call_fails_for_a_while_every_step_is_read_once() {
-    let disk = prepared(STEPS + 1, Primitive::Link).0;
+    let disk = prepared(STEPS + 1, mount_with(Primitive::Link)).0;
     for errno in AWAY {
         let mut waited = 0;
         for call in 1.. {
@@ -323,7 +323,7 @@ fn unless_outlived<T>(errno: i32, patience: Duration, mut call: impl FnMut() -> 
 fn an_index_that_has_outlived_its_mount_still_judges_what_comes_after_it() {
     // A writer has crossed a boundary and not linked yet: whoever opens now has the index and nothing after
     // it, and looks into it when the next commit says what it has seen (R10).
-    let disk = prepared(16, Primitive::Link).0;
+    let disk = prepared(16, mount_with(Primitive::Link)).0;
     let writer = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
     let writing = open_with(writer.clone(), 5, &Settings::new()).unwrap();
     writer.set_plan(Plan::new().fail(Match::method(Method::Link).named("-> log/000000000001"), errno::EIO));
@@ -415,6 +415,6 @@ fn a_writer_catches_up_over_an_outage_and_its_link_is_judged_as_ever() {
 
 #[test]
 fn a_publish_on_a_remote_mount_survives_the_failure_of_each_call() {
-    fail_each_call(3, Primitive::Link, &remote());
-    fail_each_call(15, Primitive::Link, &remote());
+    fail_each_call(3, mount_with(Primitive::Link), &remote());
+    fail_each_call(15, mount_with(Primitive::Link), &remote());
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use batchweave::{Error, ErrorKind, Primitive, ReclaimOptions, Result, RewindOptions, Settings, Step, Store};
-use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
+use batchweave_sim::{Fault, Match, Memory, Plan, errno};
 
 use crate::support::*;
 
@@ -23,17 +23,13 @@ fn prepared(plan: &Plan, parts: u64) -> Memory {
 /// `act` by one who sleeps in each of its calls, while `meanwhile` happens by others. `judge` is told whether
 /// he slept before he had looked at the log.
 fn asleep_in_each_call(
-    primitive: Primitive,
+    (mount, plan): &(&str, Plan),
     parts: u64,
     act: impl Fn(&Store) -> Result<()>,
     meanwhile: impl Fn(&Store) + Clone + Send + Sync + 'static,
     judge: impl Fn(&Store, Result<(), Error>, bool),
 ) {
-    let mut plan = Plan::new();
-    if primitive == Primitive::RenameNoreplace {
-        plan = plan.fail(Match::method(Method::Link), errno::EPERM);
-    }
-    let base = prepared(&plan, parts);
+    let base = prepared(plan, parts);
     for call in 1.. {
         let disk = base.fork();
         let process = Arc::new(Fault::new(Arc::new(disk.clone()), plan.clone()));
@@ -59,7 +55,7 @@ fn asleep_in_each_call(
             check_replay(&fresh);
         }
         let report = fresh.verify(|_| ()).unwrap();
-        assert!(report.is_clean(), "{primitive:?}, asleep in call {call} ({acted:?}): {report:?}");
+        assert!(report.is_clean(), "{mount}, asleep in call {call} ({acted:?}): {report:?}");
         if made < call {
             acted.unwrap();
             assert!(call > 8);
@@ -69,7 +65,20 @@ fn asleep_in_each_call(
     }
 }
 
-const PRIMITIVES: [Primitive; 2] = [Primitive::Link, Primitive::RenameNoreplace];
+/// Mounts on which a store publishes in each of the ways there are.
+fn mounts() -> [(&'static str, Plan); 4] {
+    [
+        ("by link", mount_with(Primitive::Link)),
+        ("by rename", mount_with(Primitive::RenameNoreplace)),
+        ("by rename of directories", mount_with(Primitive::RenameDirectory)),
+        ("by link from beside its place", refusing_across(Primitive::Link, errno::EXDEV)),
+    ]
+}
+
+/// Each of them, far from a segment's end and close to it.
+fn grounds() -> impl Iterator<Item = ((&'static str, Plan), u64)> {
+    mounts().into_iter().flat_map(|mount| [(mount.clone(), 6), (mount, 15)])
+}
 
 fn publish_many(store: &Store, name: &str, count: u64) {
     let mut producer = store.producer(name).unwrap();
@@ -88,10 +97,10 @@ fn skip(store: &Store) -> Result<()> {
 
 #[test]
 fn who_rewinds_or_skips_has_done_so_once() {
-    for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
+    for (mount, parts) in grounds() {
         for act in [rewind, skip] {
             let passes = |store: &Store| publish_many(store, "b", 36);
-            asleep_in_each_call(primitive, parts, act, passes, |store, acted, _| {
+            asleep_in_each_call(&mount, parts, act, passes, |store, acted, _| {
                 acted.unwrap();
                 assert_eq!(store.info().unwrap().generation.get(), 1);
             });
@@ -116,36 +125,37 @@ fn check_overtaken(store: &Store, acted: Result<(), Error>, looking: bool, step:
 #[test]
 fn a_rewind_that_reads_the_log_anew_drops_nothing_that_another_has_left() {
     let rewind = |store: &Store| store.rewind(Step::new(40), RewindOptions::new()).map(drop);
+    let by_link = ("by link", mount_with(Primitive::Link));
     // What the sleeper was to describe is gone, so that he begins again.
     let rewinds_and_reclaims = |store: &Store| {
         store.rewind(Step::new(2), RewindOptions::new()).unwrap();
         publish_many(store, "a", 60);
         store.reclaim(&ReclaimOptions::new().up_to(Step::new(2))).unwrap();
     };
-    asleep_in_each_call(Primitive::Link, 60, rewind, rewinds_and_reclaims, |store, acted, looking| {
+    asleep_in_each_call(&by_link, 60, rewind, rewinds_and_reclaims, |store, acted, looking| {
         check_overtaken(store, acted, looking, 40, 62);
     });
 }
 
 #[test]
 fn what_a_newer_one_has_overtaken_stays_in_the_log() {
-    for (primitive, parts) in PRIMITIVES.into_iter().flat_map(|primitive| [(primitive, 6), (primitive, 15)]) {
+    for (mount, parts) in grounds() {
         let rewinds = |store: &Store| {
             store.rewind(Step::new(2), RewindOptions::new()).unwrap();
             publish_many(store, "b", 36);
         };
-        asleep_in_each_call(primitive, parts, rewind, rewinds, |store, acted, looking| {
+        asleep_in_each_call(&mount, parts, rewind, rewinds, |store, acted, looking| {
             check_overtaken(store, acted, looking, 3, 38);
         });
         let skips = |store: &Store| {
             store.skip(Step::new(2), Step::new(4), "theirs").unwrap();
             publish_many(store, "b", 36);
         };
-        asleep_in_each_call(primitive, parts, skip, skips, |_, acted, _| acted.unwrap());
+        asleep_in_each_call(&mount, parts, skip, skips, |_, acted, _| acted.unwrap());
         // The same of a name that is opened: whoever sleeps is told, or has it.
         let open = |store: &Store| store.producer("c").map(drop);
         let opens = |store: &Store| publish_many(store, "c", 36);
-        asleep_in_each_call(primitive, parts, open, opens, |store, acted, _| {
+        asleep_in_each_call(&mount, parts, open, opens, |store, acted, _| {
             let known = store.producers().unwrap();
             assert_eq!(known.iter().find(|one| one.name.as_str() == "c").unwrap().sequence.get(), 36);
             acted

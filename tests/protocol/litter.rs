@@ -8,7 +8,7 @@ use batchweave::storage::Storage;
 use batchweave::{Incarnation, Nonce, Primitive, ReclaimOptions, Sequence, Settings};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, errno};
 
-use super::{dir_path, segment_path, sleeper, write_file};
+use super::{dir_path, read_file, segment_path, sleeper, write_file};
 use crate::groups::*;
 use crate::reclaim::{check, disk_with, keep};
 use crate::reclaim_races::to_be_reclaimed;
@@ -119,12 +119,13 @@ fn take_control_files(disk: &Memory) {
 
 #[test]
 fn whoever_lives_and_loses_a_control_file_stages_it_again() {
-    for primitive in [Primitive::Link, Primitive::RenameNoreplace] {
-        let fails = || match primitive {
-            Primitive::Link => Plan::new(),
-            _ => Plan::new().fail(Match::method(Method::Link), errno::EPERM),
+    for primitive in [Primitive::Link, Primitive::RenameNoreplace, Primitive::RenameDirectory] {
+        let fails = || mount_with(primitive);
+        let method = match primitive {
+            Primitive::Link => Method::Link,
+            Primitive::RenameNoreplace => Method::RenameNoreplace,
+            _ => Method::Rename,
         };
-        let method = if primitive == Primitive::Link { Method::Link } else { Method::RenameNoreplace };
         // The Open of a name, and an index at a boundary.
         for (versions, target) in [(5, "log/"), (15, "index/")] {
             let disk = Memory::new();
@@ -162,4 +163,37 @@ fn names_that_the_store_does_not_give_stay() {
     disk.remove(&dir, ".nfs0000000000000001").unwrap();
     assert_eq!(store.reclaim(&keep(1)).unwrap().litter_names, ["log/000000000001"]);
     check(&disk, 70, 110);
+}
+
+#[test]
+fn what_a_death_has_left_beside_its_place_goes_back_to_stage_and_is_judged_there() {
+    let disk = to_be_reclaimed();
+    let beside = |nonce: u8| names::beside(&staged_control("x", Nonce::new([nonce; 16])));
+    let (segment, index) = (segment_path(1), dir_path(&[names::INDEX]));
+    // The Open of "a", a part of its, and an index, each as one who died between two calls has left it.
+    let open_record = read_file(&disk, &segment, &names::version(0.into()));
+    let part = read_file(&disk, &segment, &names::version(5.into()));
+    write_file(&disk, &segment, &beside(1), &open_record);
+    write_file(&disk, &segment, &beside(2), &part);
+    write_file(&disk, &index, &beside(3), b"an index");
+    check_clean(&open(disk.clone(), 60).unwrap());
+    let staged = |suffix: u8| {
+        let nonce = Nonce::new([suffix; 16]).to_string();
+        let names = disk.paths().into_iter().filter(move |path| path.ends_with(&nonce));
+        names.map(|path| path.trim_start_matches("store/stage/").to_owned()).collect::<Vec<_>>()
+    };
+    let store = open(disk.clone(), 61).unwrap();
+    let dry = store.reclaim(&keep(1).dry_run(true)).unwrap();
+    assert!(dry.segments.count > 0 && staged(1).iter().all(|name| name.contains("log/")), "{:?}", staged(1));
+    let first = store.reclaim(&keep(1)).unwrap();
+    assert!(first.segments.count > 0, "the segment is removed all the same");
+    let nonce = |suffix: u8| Nonce::new([suffix; 16]);
+    let part_name = staged_draft(&"a".parse().unwrap(), Incarnation::ZERO, Sequence::new(3), nonce(2));
+    assert_eq!(staged(1), [staged_control("open", nonce(1))]);
+    assert_eq!(staged(2), [part_name]);
+    assert_eq!(staged(3), [staged_control("index", nonce(3))]);
+    // Control files have been seen once now; the part's sequence is in.
+    let second = store.reclaim(&keep(1).control_seen(first.control_seen)).unwrap();
+    assert_eq!(second.litter.count, 3, "{:?}", second.litter_names);
+    check_clean(&store);
 }

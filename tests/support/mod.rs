@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use batchweave::storage::Storage;
 use batchweave::{
-    ConsumerOptions, Counts, Next, Options, Producer, Published, Result, Settings, Share, Start, Store,
+    ConsumerOptions, Counts, Next, Options, Primitive, Producer, Published, Result, Settings, Share, Start,
+    Store,
 };
-use batchweave_sim::Seeded;
 pub use batchweave_sim::oracle::{check_replay, replay};
+use batchweave_sim::{Match, Method, Plan, Seeded, errno};
 
 /// Where the stores of these tests lie in memory.
 pub const PATH: &str = "/store";
@@ -49,6 +50,29 @@ pub fn open_in(storage: Arc<dyn Storage>, env: &Arc<Seeded>, settings: &Settings
 
 /// Longer than any pause between two looks at the log.
 pub const PAUSE: Duration = Duration::from_millis(100);
+
+/// A mount that has this primitive, and none that is preferred to it.
+pub fn mount_with(primitive: Primitive) -> Plan {
+    let plan = Plan::new();
+    if primitive == Primitive::Link {
+        return plan;
+    }
+    let plan = plan.fail(Match::method(Method::Link), errno::EPERM);
+    if primitive == Primitive::RenameNoreplace {
+        return plan;
+    }
+    plan.fail(Match::method(Method::RenameNoreplace), errno::EINVAL)
+}
+
+/// A mount that refuses its primitive between two directories, though not in one (R9).
+pub fn refusing_across(primitive: Primitive, errno: i32) -> Plan {
+    let method = if primitive == Primitive::Link { Method::Link } else { Method::RenameNoreplace };
+    let crosses = |on: &str| {
+        let directory = |path: &str| path.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned();
+        on.split_once(" -> ").is_some_and(|(from, to)| directory(from) != directory(to))
+    };
+    mount_with(primitive).fail(Match::method(method).when(crosses), errno)
+}
 
 /// What part `sequence` of a producer holds.
 pub fn text(producer: &str, sequence: u64) -> String {

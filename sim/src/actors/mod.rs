@@ -58,8 +58,6 @@ pub struct Allowed {
     pub damage: bool,
     /// The stream is closed under its producers: `Invalid`.
     pub closes: bool,
-    /// The mount refuses what it allowed when the store was made: `Unsupported`.
-    pub refusals: bool,
     /// Who has stood still for longer than his patience lasts may be told that what others have removed
     /// meanwhile is stale: `Io`.
     pub stale: bool,
@@ -176,11 +174,7 @@ impl Allowed {
 
     /// Whether it is an error after which nothing is left to do.
     fn ends(self, error: &Error) -> bool {
-        match error.kind() {
-            ErrorKind::Invalid => self.closes,
-            ErrorKind::Unsupported => self.refusals,
-            _ => false,
-        }
+        error.kind() == ErrorKind::Invalid && self.closes
     }
 }
 

@@ -80,7 +80,6 @@ impl Cast {
                     || (setup.passes > 0 || lives) && setup.links == Links::Nowhere,
                 damage: setup.shape == Shape::Damage,
                 closes: setup.closers > 0,
-                refusals: setup.links == Links::WithinDirectory,
                 stale: lives && setup.io_patience.is_some(),
             },
             coverage: Arc::clone(coverage),
