@@ -1,4 +1,5 @@
-//! The house rules that a compiler doesn't hold: layers, sizes, heads, who may name which crate.
+//! The house rules that a compiler doesn't hold: layers, sizes, heads, who may name which crate, and that the
+//! tests which docs/cases.md names are there.
 //!
 //! Each failure says how to mend it. The layer table is read from docs/design.md, section 10.
 
@@ -219,6 +220,78 @@ fn crates_are_named_in_their_one_room() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the engine never does, so what its sources never name: where a lock would hang, a map would be a
+/// SIGBUS on a full disk, and a size would be the node's and not the job's.
+#[test]
+fn locks_maps_for_writing_and_the_nodes_memory_are_named_nowhere() {
+    let never: [(&str, &[&str]); 4] = [
+        (
+            "takes a file lock",
+            &["flock(", "FlockOperation", "fcntl_lock", "F_SETLK", "F_OFD_SETLK", "lockf("],
+        ),
+        ("opens a file past the storage trait, whose methods are counted", &["fs::File", "OpenOptions"]),
+        ("writes through a map, or cuts a file", &["MmapMut", "map_mut", "ftruncate", "OFlags::TRUNC"]),
+        (
+            "sizes something by the node's memory",
+            &["MemTotal", "meminfo", "sysinfo", "PhysPages", "PHYS_PAGES"],
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (path, text) in rust_files("src") {
+        for (number, line) in text.lines().enumerate() {
+            for (does, words) in never {
+                if words.iter().any(|word| line.contains(word)) {
+                    wrong.push(format!("{path}:{}: {does}, which is never done (docs/cases.md)", number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a text has the function, as a test: of a suite that another file runs, or an example's `main`, it
+/// is enough that it is there.
+fn has_test(path: &str, text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let declared = [format!("fn {name}("), format!("pub fn {name}(")];
+    let at = lines.iter().position(|line| declared.iter().any(|declared| line.starts_with(declared)));
+    let is_attribute = |line: &&&str| line.starts_with("#[") || line.starts_with("//");
+    let is_marked =
+        |at: usize| lines[..at].iter().rev().take_while(is_attribute).any(|line| *line == "#[test]");
+    at.is_some_and(|at| is_marked(at) || name == "main" || path.starts_with("sim/src/contract/"))
+}
+
+#[test]
+fn the_cases_name_tests_that_are_there() {
+    let cases = fs::read_to_string(root().join("docs/cases.md")).unwrap();
+    let mut wrong = Vec::new();
+    let (mut rows, mut named) = (0, 0);
+    for (number, line) in cases.lines().enumerate() {
+        let tests: Vec<_> =
+            line.split('`').skip(1).step_by(2).filter_map(|word| word.split_once(".rs::")).collect();
+        for (file, function) in &tests {
+            let path = format!("{file}.rs");
+            match fs::read_to_string(root().join(&path)) {
+                Ok(text) if has_test(&path, &text, function) => named += 1,
+                Ok(_) => wrong.push(format!("line {}: {path} has no test {function}", number + 1)),
+                Err(error) => wrong.push(format!("line {}: {path}: {error}", number + 1)),
+            }
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, seen, holds, _, open, _] = cells[..] else { continue };
+        if seen == "seen in" || seen.starts_with("---") {
+            continue;
+        }
+        rows += 1;
+        if holds.is_empty() || tests.is_empty() && open.is_empty() {
+            wrong.push(format!("line {}: it says neither a test nor what isn't covered", number + 1));
+        }
+    }
+    let mend = "name the test that holds the row, or say in the last column what isn't covered";
+    assert!(wrong.is_empty(), "docs/cases.md, {}\n{mend}", wrong.join("\n"));
+    assert!(rows >= 45 && named >= 100, "only {rows} rows and {named} tests of docs/cases.md were read");
 }
 
 #[test]
