@@ -7,6 +7,8 @@
 //! - No outcome depends on when a signal arrives; only which lines are run does.
 //! - Where: the temporary directory, /dev/shm, and the mount that `BATCHWEAVE_TEST_DIR` names.
 
+#[path = "processes/cluster.rs"]
+mod cluster;
 #[path = "processes/lifetimes.rs"]
 mod lifetimes;
 #[expect(dead_code, reason = "what examines crashes in memory isn't needed here")]
@@ -58,6 +60,13 @@ fn say(line: &str) {
     let _ = writeln!(out, "> {line}").and_then(|()| out.flush());
 }
 
+/// This binary again, with just that life.
+fn life_of(life: &str, task: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", life, "--ignored", "--nocapture"]).env(TASK, task);
+    command
+}
+
 struct Running {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -70,12 +79,15 @@ impl Running {
 
     /// Starts a life.
     fn child(life: &str, task: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", life, "--ignored", "--nocapture"])
-            .env(TASK, task)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of(&mut life_of(life, task))
+    }
+
+    /// Starts what says things by [`say`].
+    fn of(command: &mut Command) -> Self {
+        Self::reading(command.stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn reading(mut process: Child) -> Self {
         let said = BufReader::new(process.stdout.take().unwrap());
         Self { process, said }
     }

@@ -1,8 +1,8 @@
 //! Producers and a trainer of one job, all killed at once, again and again, at moments that a generator
 //! draws: what the trainer delivered over all its lives is every id once, in one order, whatever was
-//! reclaimed meanwhile.
+//! reclaimed meanwhile; and none of the killed has left, or even opened, anything outside the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
@@ -62,21 +62,35 @@ fn a_job_that_is_killed_twenty_times_delivers_every_id_once() {
     with_store(&bulk(), Durability::Unsynced, |path, store| {
         let names = names(PRODUCERS);
         let journal = path.with_file_name("journal");
+        let elsewhere = path.with_file_name("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        // What is given to be littered is empty in the end.
+        let child = |life: &str, task: &str| {
+            let mut command = life_of(life, task);
+            for home in ["TMPDIR", "HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"] {
+                command.env(home, &elsewhere);
+            }
+            Running::of(command.current_dir(&elsewhere))
+        };
         let start = |parts: u64| {
-            let producers = names.iter().map(|name| Running::start(path, name, parts));
+            let producer = |name| child("child", &format!("{} {name} {parts}", path.display()));
+            let producers = names.iter().map(producer);
             let steps = parts * PRODUCERS as u64;
             let task = format!("{} {} {steps}", path.display(), journal.display());
-            let trainer = Running::child("lifetimes::trainer", &task);
+            let trainer = child("lifetimes::trainer", &task);
             (producers.collect::<Vec<_>>(), trainer)
         };
         let mut drawn = 0x2545_f491_4f6c_dd1d_u64;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let (producers, mut trainer) = start(ENDLESS);
             // After so many of its words, wherever everybody is then.
             for _ in 0..(drawn >> 40) % 60 {
                 trainer.next().expect("it goes on until it is killed");
             }
+            // Another producer in each round: the others publish on meanwhile.
+            let looked_at = [&producers[round as usize % PRODUCERS], &trainer];
+            looked_at.into_iter().for_each(|one| check_open(one, path.parent().unwrap()));
             for one in producers.into_iter().chain([trainer]) {
                 one.kill();
             }
@@ -90,7 +104,45 @@ fn a_job_that_is_killed_twenty_times_delivers_every_id_once() {
         assert_eq!(trainer.end(), "done");
         check_journal(&fs::read_to_string(&journal).unwrap(), &names, parts);
         check_freed(store);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "something is left outside the store");
+        let left = names_in(path.parent().unwrap());
+        assert_eq!(
+            left,
+            BTreeSet::from(["elsewhere", "journal", "journal.saved", "store"].map(str::to_owned))
+        );
+        let documented = ["STORE", "HEAD", "ballast", "groups", "index", "log", "marks", "stage"];
+        assert_eq!(names_in(path), BTreeSet::from(documented.map(str::to_owned)));
     });
+}
+
+fn names_in(dir: &Path) -> BTreeSet<String> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A process holds, open or mapped, no file but those below `home`, and what programs are made of: so nothing
+/// in /dev/shm or /tmp, and nothing that has no name.
+fn check_open(running: &Running, home: &Path) {
+    let process = PathBuf::from(format!("/proc/{}", running.process.id()));
+    let inherited = descriptors_of(Path::new("/proc/self"));
+    let maps = fs::read_to_string(process.join("maps")).unwrap();
+    let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+    let programs = ["/usr", "/lib", "/lib64", "/proc", "/sys", "/etc"];
+    let this = std::env::current_exe().unwrap();
+    for path in descriptors_of(&process).into_iter().chain(mapped) {
+        let text = path.to_string_lossy();
+        let has_no_file = ["pipe:", "socket:", "anon_inode:"].iter().any(|kind| text.starts_with(kind));
+        let is_program = path == this || programs.iter().any(|dir| path.starts_with(dir));
+        let is_known = has_no_file || is_program || path.starts_with(home) || inherited.contains(&path);
+        assert!(is_known, "a child holds {text}");
+    }
+}
+
+/// What a process has open, beside the harness's first three.
+fn descriptors_of(process: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(process.join("fd")).unwrap().flatten();
+    let own =
+        entries.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok_and(|fd| fd > 2));
+    own.filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
 }
 
 /// Whatever was delivered again after a kill was the same; and all in all every id was, once.
