@@ -50,11 +50,46 @@ fn trainer() {
             let json = serde_json::to_vec(&batch.position()).unwrap();
             fs::write(format!("{saved_at}.new"), json).unwrap();
             fs::rename(format!("{saved_at}.new"), &saved_at).unwrap();
-            run.checkpoint(batch.position(), &format!("step-{}", batch.position().step)).unwrap();
+            match run.checkpoint(batch.position(), &format!("step-{}", batch.position().step)) {
+                Err(error) if error.kind() == ErrorKind::Fenced => return say("fenced"),
+                written => drop(written.unwrap()),
+            }
             store.reclaim(&ReclaimOptions::new().keep(2)).unwrap();
         }
     }
     say("done");
+}
+
+#[test]
+fn a_stopped_trainer_that_is_taken_over_is_fenced_when_it_goes_on() {
+    with_store(&bulk(), Durability::Unsynced, |path, store| {
+        let mut producer = store.producer("a").unwrap();
+        let mut publish_all = |parts: u64| (0..parts).for_each(|_| assert!(publish(&mut producer).is_ok()));
+        publish_all(60);
+        let task = format!("{} {} {ENDLESS}", path.display(), path.with_file_name("journal").display());
+        let kept = || store.groups().unwrap().remove(0).checkpoints;
+        let mut words = 0;
+        for round in 0..5 {
+            let mut stopped = Running::child("lifetimes::trainer", &task);
+            // Wherever it is after so many of its words: each life goes on where it was saved last.
+            for _ in 0..=round * 4 {
+                stopped.next().expect("it delivers");
+                words += 1;
+            }
+            stopped.signal(Signal::STOP);
+            let run = store.group("job").unwrap().begin(Start::Beginning).unwrap();
+            let before = kept();
+            stopped.signal(Signal::CONT);
+            // Enough for its next checkpoint, and for the words of the next life.
+            publish_all(4 * EVERY);
+            assert_eq!(stopped.end(), "fenced", "nothing else can become of it (P4)");
+            // It may have dropped some, as anybody may; none of its own came in.
+            assert!(kept().iter().all(|one| before.contains(one)), "a zombie's checkpoint: {:?}", kept());
+            let step = store.info().unwrap().next_step;
+            run.checkpoint(store.position(step).unwrap(), &format!("taken-over-{round}")).unwrap();
+        }
+        assert!(words > 40);
+    });
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use batchweave::env::Env;
 use batchweave::{MountClass, Next, Settings, Share, Start, Step, Store};
-use batchweave_sim::{Alone, Choices, Class, Fault, Match, Memory, Method, Mount, Plan, Seeded, Traits};
+use batchweave_sim::{
+    Alone, Choices, Class, Fault, Match, Memory, Method, Mount, Plan, Seeded, Traits, errno,
+};
 use parking_lot::Mutex;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -110,12 +112,14 @@ fn a_step_is_seen_in_two_seconds_by_a_node_that_remembers_what_it_did_not_find()
         let began = env.now();
         let (published, clock) = (Arc::new(Mutex::new(None)), env.clone());
         let told = published.clone();
-        // Right after it has looked for the name, and found nothing, so many times.
-        let look = Match::method(Method::Open).named("log/000000000002/00000000000000000041").nth(looks);
-        process.set_plan(Plan::new().meanwhile(look, move || {
+        // Right after the server has said no, so many times.
+        let name = "log/000000000002/00000000000000000041";
+        let look = || Match::method(Method::Open).named(name).nth(looks);
+        let published_meanwhile = Plan::new().meanwhile(look(), move || {
             *told.lock() = Some(clock.now());
             publish(&mut crate::support::open(disk.clone(), 4).unwrap().producer("b").unwrap()).unwrap();
-        }));
+        });
+        process.set_plan(published_meanwhile.fail(look(), errno::ENOENT));
         let batch = consumer.next_batch_timeout(Duration::from_secs(3600)).unwrap().unwrap();
         assert_eq!(parse(&batch.slice(0).unwrap()), ("b".to_owned(), 0));
         let published = published.lock().expect("it was published while somebody waited");
