@@ -64,7 +64,19 @@ fn entries(
         }
     };
     let (all, _) = bytes.as_chunks::<ENTRY>();
-    (range.start..).zip(all).map(|(within, bytes)| SliceEntry::decode(within, bytes, part.table)).collect()
+    let decode = |(within, bytes)| SliceEntry::decode(within, bytes, part.table);
+    let entries = (range.start..).zip(all).map(decode).collect::<Result<Vec<_>>>()?;
+    check_order(range.start, &entries)?;
+    Ok(entries)
+}
+
+/// The layout has no freedom: slices that overlap would take more memory than there are bytes in the file.
+fn check_order(first: u64, entries: &[SliceEntry]) -> Result<()> {
+    let begins = first > 0 || entries.first().is_none_or(|entry| entry.offset == 0);
+    if begins && entries.is_sorted_by(|one, next| one.next_offset() == Some(next.offset)) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Corrupt, "a slice doesn't begin right after the one before"))
 }
 
 /// Slices `range` of a part, all verified; large ones with others' help, if there is a desk.

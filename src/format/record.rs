@@ -351,7 +351,13 @@ impl Record {
                 Self::Turns { last, names, parts_per_turn }
             }
             Kind::Group => {
-                Self::Group { group: from.name()?, last: from.optional_version()?, start: from.u64()?.into() }
+                let (group, last) = (from.name()?, from.optional_version()?);
+                let start = Step::new(from.u64()?);
+                // The state says so that a group holds no step beside its checkpoints'.
+                if start.get() == u64::MAX {
+                    return Err(corrupt("a group starts at a step that no log reaches"));
+                }
+                Self::Group { group, last, start }
             }
             Kind::RetireGroup => Self::RetireGroup { group: from.name()?, incarnation: from.u64()?.into() },
             Kind::Checkpoint => Self::Checkpoint(Checkpoint {

@@ -25,6 +25,8 @@ const TAG_SKIPS: u16 = 7;
 const TAG_TURNS: u16 = 8;
 const TAG_ANEW: u16 = 9;
 const FLAG_REQUIRED: u16 = 1;
+/// Those up to [`TAG_PIECES`] are in every state.
+const TAGS_ALWAYS: u8 = 3;
 /// A producer with a name of one byte and no state.
 const PRODUCER_BYTES_MIN: usize = 72;
 /// A name of one byte and a version.
@@ -126,7 +128,7 @@ impl State {
         let mut state = Self::new(parts_per_step);
         state.history.pieces.clear();
         let mut from = Reader::new(bytes);
-        let mut last_tag = 0;
+        let (mut last_tag, mut always) = (0, 0u8);
         while !from.is_empty() {
             let (tag, flags) = (from.u16()?, from.u16()?);
             let item = from.bytes(bytes.len())?;
@@ -134,6 +136,11 @@ impl State {
                 return Err(corrupt("its items aren't in order"));
             }
             last_tag = tag;
+            // What is known here is required, for every reader: another flag is another state's bytes.
+            if (TAG_CORE..=TAG_TURNS).contains(&tag) && flags & FLAG_REQUIRED == 0 {
+                return Err(corrupt("an item isn't marked as required"));
+            }
+            always = always.saturating_add((tag <= TAG_PIECES).into());
             match tag {
                 TAG_CORE => state.decode_core(item)?,
                 TAG_PRODUCERS => state.decode_producers(item)?,
@@ -148,8 +155,8 @@ impl State {
                 _ => return Err(unknown_item(tag)),
             }
         }
-        if state.history.pieces.is_empty() {
-            return Err(corrupt("it has no piece"));
+        if always != TAGS_ALWAYS || state.history.pieces.is_empty() {
+            return Err(corrupt("an item that every state has is missing or empty"));
         }
         crate::format::check_features("the index", state.features)?;
         Ok(state)

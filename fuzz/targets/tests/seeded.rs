@@ -1,0 +1,115 @@
+//! The fuzz targets without a fuzzer. The method: every seed and every input that once went wrong, then
+//! inputs that a seeded mutator makes of them, each under a bound on memory; a failing one is printed and
+//! kept.
+//!
+//! `BATCHWEAVE_FUZZ_SECONDS` is how long each target gets, instead of a number of cases; `BATCHWEAVE_FUZZ_SEED`
+//! is another seed than the one of every run. Arguments are names of targets, or a file to run again after one.
+
+use std::alloc::System;
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use batchweave_fuzz_targets::mutate::Mutator;
+use batchweave_fuzz_targets::{TARGETS, Target, kept, seeds};
+use cap::Cap;
+
+#[global_allocator]
+static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What one case may hold at once beyond what was there: a store of some MiB, read, and what frames declare.
+const BYTES_MAX: usize = 192 << 20;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let wanted = arguments.next();
+    let file = arguments.next();
+    // What a test runner asks of every test binary.
+    if std::env::args().any(|argument| argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    let mut failed = false;
+    for target in TARGETS.iter().filter(|target| wanted.as_deref().is_none_or(|name| name == target.name)) {
+        let runs = match &file {
+            Some(file) => case(target, &fs::read(file).expect("an input")).map(|()| 1),
+            None => all(target),
+        };
+        match runs {
+            Ok(cases) => println!("{:<10} {cases} cases", target.name),
+            Err(kept) => {
+                println!("{:<10} FAILED: {}", target.name, kept.display());
+                failed = true;
+            }
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// The cases of a target without a time of their own: whole stores cost a thousand times what a piece does.
+fn cases_of(target: &Target) -> u64 {
+    match target.name {
+        "tree" | "crafted" => 60,
+        "replay" | "state" => 2_000,
+        _ => 20_000,
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long it runs is for whoever runs it; no answer rests on it"
+)]
+fn all(target: &Target) -> Result<u64, PathBuf> {
+    let mut cases = 0;
+    let mut corpus = seeds::of(target.name);
+    corpus.extend(kept(target.name));
+    for input in &corpus {
+        case(target, input)?;
+        cases += 1;
+    }
+    let mut mutator = Mutator::new(setting("BATCHWEAVE_FUZZ_SEED").unwrap_or(2026));
+    let until =
+        setting("BATCHWEAVE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let most = if until.is_some() { u64::MAX } else { cases_of(target) };
+    while cases < most && until.is_none_or(|until| Instant::now() < until) {
+        case(target, &mutator.input(&corpus))?;
+        cases += 1;
+    }
+    Ok(cases)
+}
+
+/// Runs one input; where that fails, keeps it and says where.
+fn case(target: &Target, input: &[u8]) -> Result<(), PathBuf> {
+    let before = MEMORY.allocated();
+    let most_before = MEMORY.max_allocated();
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let most = MEMORY.max_allocated();
+    // Only a new maximum says anything; the first case of all is the first one.
+    let taken = if most > most_before { most.saturating_sub(before) } else { 0 };
+    if ran.is_ok() && taken <= BYTES_MAX {
+        return Ok(());
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = directory.join(format!("{}-{:016x}", target.name, hash(input)));
+    fs::create_dir_all(directory).expect("a directory for what fails");
+    fs::write(&path, input).expect("room for what fails");
+    println!(
+        "target {}, an input of {} bytes: {:02x?}",
+        target.name,
+        input.len(),
+        &input[..input.len().min(512)]
+    );
+    if ran.is_ok() {
+        println!("it took {taken} bytes at once, more than {BYTES_MAX}");
+    }
+    Err(path)
+}
+
+fn hash(input: &[u8]) -> u64 {
+    batchweave::format::checksum::of(input).get()
+}
