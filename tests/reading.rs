@@ -9,6 +9,8 @@
 
 #[path = "reading/mounts.rs"]
 mod mounts;
+#[path = "reading/golden.rs"]
+mod golden;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]
 mod support;
 #[path = "reading/together.rs"]

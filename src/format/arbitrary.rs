@@ -163,7 +163,7 @@ pub(super) fn record_of(kind: Kind) -> BoxedStrategy<Record> {
             .prop_map(|(producer, number)| Record::Forget { producer, incarnation: number.into() })
             .boxed(),
         Kind::Turns => turns().boxed(),
-        Kind::Group => (name(), last, number)
+        Kind::Group => (name(), last, 0..u64::MAX)
             .prop_map(|(group, last, start)| Record::Group { group, last, start: start.into() })
             .boxed(),
         Kind::RetireGroup => (name(), number)

@@ -132,6 +132,86 @@ pub fn decompress(stored: &[u8], length: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A frame that comes in pieces, unpacked to nowhere: for who only asks whether it is what it declares.
+#[cfg(feature = "zstd")]
+pub struct Trial {
+    decoder: zstd::stream::raw::Decoder<'static>,
+    /// Where it is unpacked to, again and again.
+    scratch: Vec<u8>,
+    declared: u64,
+    found: u64,
+    ended: bool,
+    broken: bool,
+}
+
+#[cfg(feature = "zstd")]
+impl Trial {
+    /// Of a frame that declares `length` bytes.
+    ///
+    /// # Errors
+    /// `Full` when there is no memory for it.
+    pub fn new(length: u64) -> Result<Self> {
+        let failed = |error| Error::new(ErrorKind::Full, "no memory to unpack an item").caused_by(error);
+        Ok(Self {
+            decoder: zstd::stream::raw::Decoder::new().map_err(failed)?,
+            scratch: vec![0; 128 << 10],
+            declared: length,
+            found: 0,
+            ended: false,
+            broken: length > crate::limits::DECOMPRESSED_BYTES_MAX,
+        })
+    }
+
+    /// The next of its bytes.
+    pub fn feed(&mut self, mut piece: &[u8]) {
+        use zstd::stream::raw::Operation as _;
+
+        self.broken |= self.ended && !piece.is_empty();
+        while !self.broken && !self.ended {
+            let Ok(status) = self.decoder.run_on_buffers(piece, &mut self.scratch) else {
+                self.broken = true;
+                return;
+            };
+            piece = piece.get(status.bytes_read..).unwrap_or_default();
+            self.found = self.found.saturating_add(status.bytes_written as u64);
+            self.ended = status.remaining == 0;
+            self.broken |= self.found > self.declared || (self.ended && !piece.is_empty());
+            // What is unpacked already and had no room comes with the next round.
+            if piece.is_empty() && status.bytes_written < self.scratch.len() {
+                return;
+            }
+        }
+    }
+
+    /// After its last byte: whether it was one frame of just the bytes that it declares.
+    pub fn is_sound(&self) -> bool {
+        self.ended && !self.broken && self.found == self.declared
+    }
+}
+
+/// Without zstd nothing can be said against a frame.
+#[cfg(not(feature = "zstd"))]
+pub struct Trial;
+
+#[cfg(not(feature = "zstd"))]
+impl Trial {
+    /// Of a frame that declares `length` bytes.
+    ///
+    /// # Errors
+    /// None.
+    pub fn new(_length: u64) -> Result<Self> {
+        Ok(Self)
+    }
+
+    /// The next of its bytes.
+    pub fn feed(&mut self, _piece: &[u8]) {}
+
+    /// Always.
+    pub fn is_sound(&self) -> bool {
+        true
+    }
+}
+
 #[cfg(not(feature = "zstd"))]
 /// Refuses.
 ///
@@ -186,11 +266,37 @@ mod tests {
             let at = at as usize % frame.len();
             frame[at] = new;
             for stored in [&noise, &frame] {
-                if let Ok(bytes) = decompress(stored, length) {
+                let unpacked = decompress(stored, length);
+                prop_assert_eq!(unpacked.is_ok(), tried(stored, length, 50));
+                if let Ok(bytes) = unpacked {
                     prop_assert_eq!(bytes.len() as u64, length);
                 }
             }
         }
+    }
+
+    /// In pieces of so many bytes.
+    fn tried(stored: &[u8], length: u64, piece_bytes: usize) -> bool {
+        let mut trial = Trial::new(length).unwrap();
+        stored.chunks(piece_bytes).for_each(|piece| trial.feed(piece));
+        trial.is_sound()
+    }
+
+    #[test]
+    fn what_unpacks_is_sound_in_pieces_and_what_lies_is_not() {
+        for length in [0, 1, 4096, 128 << 10, (128 << 10) + 1, 3 << 20] {
+            let bytes: Vec<u8> = (0..length).map(|at: u32| (at / 7) as u8).collect();
+            let (frame, length) = (packed(&bytes), bytes.len() as u64);
+            for piece_bytes in [1, 7, 1 << 20] {
+                assert!(tried(&frame, length, piece_bytes), "{length} bytes by {piece_bytes}");
+                assert!(!tried(&frame, length + 1, piece_bytes));
+                assert!(!tried(&frame, length.wrapping_sub(1), piece_bytes));
+                assert!(!tried(&frame[..frame.len() - 1], length, piece_bytes), "cut short");
+                assert!(!tried(&[frame.clone(), frame.clone()].concat(), length, piece_bytes), "twice");
+                assert!(!tried(&[&frame[..], b"x"].concat(), length, piece_bytes), "a byte more");
+            }
+        }
+        assert!(!tried(b"not a frame", 11, 4));
     }
 
     #[test]

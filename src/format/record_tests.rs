@@ -84,6 +84,14 @@ fn parts_lie_one_after_another() {
 }
 
 #[test]
+fn a_group_starts_at_a_step_that_a_log_reaches() {
+    let from = |start: u64| Record::Group { group: name("g"), last: None, start: start.into() };
+    let last = from(u64::MAX - 1);
+    assert_eq!(decode(Kind::Group, &last.encode()).unwrap(), last);
+    corrupt(&from(u64::MAX), "what the state has for no step");
+}
+
+#[test]
 fn a_part_keeps_to_its_bounds() {
     type Lie = fn(&mut PartDescriptor);
     let lies: [(&str, Lie); 12] = [

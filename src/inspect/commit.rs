@@ -9,6 +9,7 @@ use super::layout::{SliceWalk, Span, behind_table, control, payload_limit};
 use super::sink::{Place, Sink};
 use crate::error::{Error, Result};
 use crate::format::checksum::{self, Running};
+use crate::format::codec::{Codec, Trial};
 use crate::format::part::{PartDescriptor, SliceEntry, listed_checksum};
 use crate::format::record::Record;
 use crate::id::{Checksum, Part};
@@ -132,26 +133,25 @@ impl Commit<'_, '_> {
             }
         };
         padding.into_iter().for_each(|padding| self.span(&Span::Zero(padding)));
-        match self.blocks(part, &entry) {
-            Ok(true) => true,
-            Ok(false) => {
-                self.fault(format!("the checksum of the bytes of slice {index} differs"));
-                false
-            }
-            Err(error) => {
-                self.fault(format!("slice {index}: {}", error.sentence()));
-                false
-            }
-        }
+        let wrong = match self.blocks(part, &entry) {
+            Ok(Found { right: true, sound: true }) => return true,
+            Ok(Found { right: false, .. }) => format!("the checksum of the bytes of slice {index} differs"),
+            Ok(_) => format!("slice {index} {}", unlike(entry.length)),
+            Err(error) => format!("slice {index}: {}", error.sentence()),
+        };
+        self.fault(wrong);
+        false
     }
 
-    /// Whether a slice's blocks and their list have their checksums.
-    fn blocks(&mut self, part: &PartDescriptor, entry: &SliceEntry) -> Result<bool> {
+    /// Whether a slice's blocks and their list have their checksums, and it unpacks to what it declares.
+    fn blocks(&mut self, part: &PartDescriptor, entry: &SliceEntry) -> Result<Found> {
         let start = part.place.saturating_add(entry.offset);
         let bytes = start..start.saturating_add(entry.stored);
+        let packed = (entry.codec == Codec::Zstd).then_some(entry.length);
         let Some(list) = entry.block_list() else {
-            return self.checksum(bytes).map(|found| found == entry.checksum);
+            return self.item(bytes, entry.checksum, packed);
         };
+        let mut trial = packed.map(Trial::new).transpose()?;
         let list = part.place.saturating_add(list);
         let list_end = list.saturating_add(entry.blocks().saturating_mul(ENTRY_CHECKSUM_BYTES));
         let (mut running, mut right) = (Running::new(), true);
@@ -161,10 +161,13 @@ impl Commit<'_, '_> {
             running.update(&listed);
             for place in 0..(listed.len() as u64 / ENTRY_CHECKSUM_BYTES) {
                 let Some(block) = blocks.next() else { break };
-                right &= checksum::of(&self.bytes(block)?) == listed_checksum(&listed, place)?;
+                let block = self.bytes(block)?;
+                right &= checksum::of(&block) == listed_checksum(&listed, place)?;
+                trial.iter_mut().for_each(|trial| trial.feed(&block));
             }
         }
-        Ok(right && running.finish() == entry.checksum)
+        let right = right && running.finish() == entry.checksum;
+        Ok(Found { right, sound: trial.is_none_or(|trial| trial.is_sound()) })
     }
 
     fn span(&mut self, span: &Span) {
@@ -174,11 +177,14 @@ impl Commit<'_, '_> {
                 Ok(false) => format!("the padding at {}..{} isn't zero", range.start, range.end),
                 Err(error) => error.sentence(),
             },
-            Span::Item { range, checksum, what } => match self.checksum(range.clone()) {
-                Ok(found) if found == *checksum => return,
-                Ok(_) => format!("the checksum of {what} differs"),
-                Err(error) => error.sentence(),
-            },
+            Span::Item { range, checksum, packed, what } => {
+                match self.item(range.clone(), *checksum, *packed) {
+                    Ok(Found { right: true, sound: true }) => return,
+                    Ok(Found { right: false, .. }) => format!("the checksum of {what} differs"),
+                    Ok(_) => format!("{what} {}", unlike(packed.unwrap_or_default())),
+                    Err(error) => error.sentence(),
+                }
+            }
         };
         self.fault(what);
     }
@@ -191,12 +197,15 @@ impl Commit<'_, '_> {
         Ok(zero)
     }
 
-    fn checksum(&mut self, range: Range<u64>) -> Result<Checksum> {
-        let mut running = Running::new();
+    fn item(&mut self, range: Range<u64>, expected: Checksum, packed: Option<u64>) -> Result<Found> {
+        let (mut running, mut trial) = (Running::new(), packed.map(Trial::new).transpose()?);
         for piece in pieces(range, CHECKSUM_BLOCK_BYTES) {
-            running.update(&self.bytes(piece)?);
+            let bytes = self.bytes(piece)?;
+            running.update(&bytes);
+            trial.iter_mut().for_each(|trial| trial.feed(&bytes));
         }
-        Ok(running.finish())
+        let right = running.finish() == expected;
+        Ok(Found { right, sound: trial.is_none_or(|trial| trial.is_sound()) })
     }
 
     fn bytes(&mut self, piece: Range<u64>) -> Result<Vec<u8>> {
@@ -210,6 +219,18 @@ impl Commit<'_, '_> {
     fn fault(&mut self, what: impl Into<String>) {
         self.sink.find(self.place.clone(), what);
     }
+}
+
+/// What is found of bytes under a checksum.
+struct Found {
+    /// They are what was written.
+    right: bool,
+    /// They unpack to what they declare, if they are packed.
+    sound: bool,
+}
+
+fn unlike(declared: u64) -> String {
+    format!("doesn't unpack to the {declared} bytes it declares")
 }
 
 /// A range in pieces of at most `length`.

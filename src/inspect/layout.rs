@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::format::codec::Codec;
 use crate::format::commit::{Header, Place};
 use crate::format::part::{Layout, PartDescriptor, SliceEntry, align};
 use crate::format::record::{Record, Rewind};
@@ -17,8 +18,8 @@ use crate::limits::SLICE_ENTRY_BYTES;
 pub(super) enum Span {
     /// Padding.
     Zero(Range<u64>),
-    /// Bytes under one checksum.
-    Item { range: Range<u64>, checksum: Checksum, what: String },
+    /// Bytes under one checksum; `packed` is how many they declare to be unpacked, if they are.
+    Item { range: Range<u64>, checksum: Checksum, packed: Option<u64>, what: String },
 }
 
 /// Where the payload and its padding end: at the record, if that lies behind it, else with the file.
@@ -44,6 +45,7 @@ fn states(rewind: &Rewind) -> Vec<Span> {
     let state = |one: &crate::format::record::Rewound| Span::Item {
         range: one.place..one.place.saturating_add(one.state.length.into()),
         checksum: one.state.checksum,
+        packed: None,
         what: format!("the state of producer {}", one.producer),
     };
     rewind.producers.iter().map(state).collect()
@@ -55,11 +57,17 @@ pub(super) fn behind_table(part: &PartDescriptor, layout: &Layout, limit: u64) -
     let item = |start: u64, length: u64, checksum, what: &str| Span::Item {
         range: start..start.saturating_add(length),
         checksum,
+        packed: None,
         what: what.to_owned(),
     };
     let (attachment, metadata) = (part.attachment.stored, u64::from(part.metadata.length));
     [
-        item(layout.attachment, attachment, part.attachment.checksum, "the attachment"),
+        Span::Item {
+            range: layout.attachment..layout.attachment.saturating_add(attachment),
+            checksum: part.attachment.checksum,
+            packed: (part.attachment.codec == Codec::Zstd).then_some(part.attachment.length),
+            what: "the attachment".to_owned(),
+        },
         Span::Zero(layout.attachment.saturating_add(attachment)..layout.metadata),
         item(layout.metadata, metadata, part.metadata.checksum, "the metadata"),
         Span::Zero(layout.metadata.saturating_add(metadata)..layout.state),

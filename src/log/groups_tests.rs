@@ -3,6 +3,7 @@
 use super::apply::Commit;
 use super::state::State;
 use super::void::Void;
+use crate::error::ErrorKind;
 use crate::format::part::{Item, PartDescriptor};
 use crate::format::record::{Checkpoint, Parts, Record, Rewind, Rewound};
 use crate::id::{Checksum, Generation, Incarnation, Nonce, Part, Sequence, Step, Version};
@@ -315,4 +316,22 @@ fn the_shortest_of_everything_is_read_back() {
     write(&mut state, Record::Skip { first, last: first, reason: String::new() }).unwrap();
     write(&mut state, Record::Close { step: step(2), closes: 0, open_step: false }).unwrap();
     assert_eq!(State::decode(&state.encode(), 1).unwrap(), state, "a skip and a close");
+}
+
+#[test]
+fn a_state_without_what_every_state_has_is_none() {
+    let bytes = steps(2).encode();
+    let core = 8 + 72;
+    assert!(State::decode(&bytes, 1).is_ok());
+    let without_core = State::decode(&bytes[core..], 1).unwrap_err();
+    assert_eq!(without_core.kind(), ErrorKind::Corrupt);
+    let pieces = bytes.len() - 8 - 28;
+    let mut without_producers = bytes[..core].to_vec();
+    without_producers.extend(&bytes[pieces..]);
+    assert!(State::decode(&without_producers, 1).is_err());
+    for flags in [2, core + 2] {
+        let mut optional = bytes.clone();
+        optional[flags] = 0;
+        assert!(State::decode(&optional, 1).is_err(), "an item that may be passed over: byte {flags}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Whole stores built of drawn commits, sealed as a writer seals them: the lies are under checksums that are
 //! right, in slice tables, lengths, places and frames.
 
+use std::path::Path;
+
 use batchweave::format::checksum;
 use batchweave::format::codec::Codec;
 use batchweave::format::commit::Seen;
@@ -11,7 +13,8 @@ use batchweave::format::store::Identity;
 use batchweave::log::apply::Commit;
 use batchweave::log::build;
 use batchweave::log::state::State;
-use batchweave::{Durability, Nonce, Options, Primitive, Segment, Settings, StoreUuid, Version};
+use batchweave::storage::Storage as _;
+use batchweave::{Durability, Generation, Nonce, Options, Primitive, Segment, Settings, StoreUuid, Version};
 use batchweave_sim::Memory;
 
 use crate::craft::{self, Contents, Part, Who};
@@ -20,21 +23,37 @@ use crate::{draw, files, golden, reading};
 
 const STORE: StoreUuid = StoreUuid::new([0x5a; 16]);
 const SEGMENT: u32 = 16;
+/// A kind that no library knows.
+const UNKNOWN: u16 = 1000;
 const COMMITS_MAX: u32 = 2 * SEGMENT + 4;
 
 /// Builds a store and reads everything.
 pub fn crafted(data: &[u8]) {
+    let memory = build(data);
+    reading::open(&memory, &Settings::new()).expect("its STORE is sound");
+    reading::everything(&memory, data.first().is_some_and(|flags| flags & 6 == 6));
+}
+
+fn build(data: &[u8]) -> Memory {
     let mut input = Input::new(data);
     let flags = input.u8();
     let parts_per_step = 1 + u32::from(flags & 1);
-    let memory = begin(parts_per_step);
-    let mut log = Log { memory, state: State::new(parts_per_step), seen: None };
+    let mut log = Log::new(parts_per_step);
     for _ in 0..COMMITS_MAX {
-        if input.is_empty() || !log.push(&mut input) {
+        if input.is_empty() || !log.draw_one(&mut input) {
             break;
         }
     }
-    reading::everything(&log.memory, flags & 6 == 6);
+    log.memory
+}
+
+/// A store of these records, each with the bytes behind its header block.
+pub(crate) fn of(records: impl IntoIterator<Item = (Record, Vec<u8>)>) -> Memory {
+    let mut log = Log::new(1);
+    for (record, payload) in records {
+        assert!(log.push(Some(&record), &payload, Generation::ZERO), "a record of this library");
+    }
+    log.memory
 }
 
 fn begin(parts_per_step: u32) -> Memory {
@@ -43,7 +62,7 @@ fn begin(parts_per_step: u32) -> Memory {
     let options = options.durability(Durability::Unsynced);
     let (origin, primitive) = (Identity::NO_ORIGIN, Primitive::Link);
     let identity = Identity { uuid: STORE, origin, options, primitive };
-    files::make_dir(&memory, "");
+    memory.make_root(Path::new(files::ROOT)).expect("a new directory");
     golden::directories().for_each(|name| files::make_dir(&memory, name));
     begin_segment(&memory, Segment::ZERO);
     files::write(&memory, names::STORE, &identity.encode());
@@ -63,31 +82,38 @@ struct Log {
 }
 
 impl Log {
+    fn new(parts_per_step: u32) -> Self {
+        Self { memory: begin(parts_per_step), state: State::new(parts_per_step), seen: None }
+    }
+
     /// One more commit; false where the log ends.
-    fn push(&mut self, input: &mut Input<'_>) -> bool {
+    fn draw_one(&mut self, input: &mut Input<'_>) -> bool {
         let version = self.state.next_version;
-        let segment = version.segment(SEGMENT);
-        if version > Version::ZERO && version.slot(SEGMENT) == 0 && !self.boundary(segment) {
+        if version > Version::ZERO && version.slot(SEGMENT) == 0 && !self.boundary(version.segment(SEGMENT)) {
             return false;
         }
-        let who = Who {
-            store: STORE,
-            nonce: Nonce::new([version.get() as u8; 16]),
-            generation: draw::generation(input, &self.state),
-            seen: self.seen,
-        };
+        let generation = draw::generation(input, &self.state);
         let (record, payload) = self.draw(input);
-        let (bytes, checksum, record) = if input.rarely(31) {
-            let (bytes, checksum) = craft::unknown(who, 1000, false);
-            (bytes, checksum, None)
-        } else {
-            let Ok((bytes, checksum)) = craft::commit(who, &record, &payload) else { return true };
-            (bytes, checksum, Some(record))
+        self.push((!input.rarely(31)).then_some(&record), &payload, generation)
+    }
+
+    /// Puts a commit at the end, one of an unknown kind without a record; false if it can't be replayed. What
+    /// no writer could seal isn't put.
+    fn push(&mut self, record: Option<&Record>, payload: &[u8], generation: Generation) -> bool {
+        let version = self.state.next_version;
+        let nonce = Nonce::new([version.get() as u8; 16]);
+        let who = Who { store: STORE, nonce, generation, seen: self.seen };
+        let (bytes, checksum) = match record {
+            None => craft::unknown(who, UNKNOWN, false),
+            Some(record) => match craft::commit(who, record, payload) {
+                Ok(sealed) => sealed,
+                Err(_) => return true,
+            },
         };
-        let kind = record.as_ref().map_or(1000, |record| record.kind().number());
-        let commit =
-            Commit { nonce: who.nonce, checksum, kind, generation: who.generation, attempt_us: 1, record };
-        let name = format!("{}/{}/{}", names::LOG, names::segment(segment), names::version(version));
+        let kind = record.map_or(UNKNOWN, |record| record.kind().number());
+        let commit = Commit { nonce, checksum, kind, generation, attempt_us: 1, record: record.cloned() };
+        let segment = names::segment(version.segment(SEGMENT));
+        let name = format!("{}/{segment}/{}", names::LOG, names::version(version));
         files::write(&self.memory, &name, &bytes);
         self.seen = Some(Seen { version, checksum });
         self.state.apply(version, &commit).is_ok()
@@ -192,5 +218,34 @@ fn lie_in_descriptor(part: &mut PartDescriptor, input: &mut Input<'_>) {
         3 => part.attachment.stored = input.number(part.attachment.stored),
         4 => part.attachment.length = input.number(part.attachment.length),
         _ => part.state.length = input.number(part.state.length.into()) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave::Step;
+
+    use super::*;
+    use crate::seeds;
+
+    #[test]
+    fn what_is_drawn_has_steps_that_can_be_read_steps_that_cannot_and_indexes() {
+        let (mut read, mut refused, mut indexed) = (0, 0, 0);
+        for seed in seeds::of("crafted") {
+            let memory = build(&seed);
+            indexed += memory.names_in("/store/index").len();
+            let store = reading::open(&memory, &Settings::new()).unwrap();
+            let Ok(info) = store.info() else { continue };
+            for step in info.floor.get()..info.next_step.get() {
+                match reading::whole(&store, Step::new(step)) {
+                    Ok(_) => read += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(
+            read > 50 && refused > 20 && indexed > 10,
+            "{read} read, {refused} refused, {indexed} indexes"
+        );
     }
 }

@@ -14,6 +14,7 @@ mod decoders;
 mod draw;
 pub mod files;
 pub mod golden;
+pub mod hostile;
 mod input;
 pub mod mutate;
 mod names;

@@ -40,7 +40,8 @@ impl Mutator {
         bytes
     }
 
-    fn noise(&mut self, length: usize) -> Vec<u8> {
+    /// Bytes that mean nothing.
+    pub fn noise(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| self.next() as u8).collect()
     }
 

@@ -142,7 +142,7 @@ fn slices(batch: &Batch) -> Result<u64> {
 }
 
 /// Everything of a step.
-fn whole(store: &Store, step: Step) -> Result<u64> {
+pub fn whole(store: &Store, step: Step) -> Result<u64> {
     let batch = store.batch(step)?;
     let mut sum = slices(&batch)?;
     for index in 0..batch.len().min(READS_MAX) {

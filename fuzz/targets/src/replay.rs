@@ -176,3 +176,35 @@ fn check_effect(before: &State, after: &State, commit: &Commit) {
         _ => assert_eq!(after.producers, before.producers),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use batchweave::format::record::Kind;
+
+    use super::*;
+    use crate::mutate::Mutator;
+
+    #[test]
+    fn records_of_every_kind_take_effect_and_are_void() {
+        let (mut mutator, mut effective, mut void) = (Mutator::new(5), BTreeSet::new(), BTreeSet::new());
+        for _ in 0..300 {
+            let data = mutator.input(&[]);
+            let (mut input, mut state) = (Input::new(&data), State::new(2));
+            while !input.is_empty() {
+                let Some(commit) = commit(&mut input, &state) else { continue };
+                let Some(record) = &commit.record else { continue };
+                match state.judge(&commit) {
+                    Ok(None) => effective.insert(record.kind()),
+                    Ok(Some(_)) => void.insert(record.kind()),
+                    Err(_) => continue,
+                };
+                apply(&mut state, &commit);
+            }
+        }
+        let all: BTreeSet<Kind> = Kind::ALL.iter().copied().collect();
+        assert_eq!(effective, all);
+        assert_eq!(void.len(), all.len() - 1, "only a Require can't be void");
+    }
+}

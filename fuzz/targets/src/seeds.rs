@@ -58,7 +58,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     // Decisions have no format: what draws from an input begins from noise of several lengths.
     if matches!(target, "replay" | "tree" | "crafted") {
         let mut mutator = mutate::Mutator::new(7);
-        seeds.extend((0..64).map(|_| mutator.input(&[])));
+        seeds.extend((0..63).map(|number| mutator.noise(64 << (number % 7))));
     }
     seeds.push(Vec::new());
     seeds
@@ -191,4 +191,43 @@ fn staged() -> Vec<Vec<u8>> {
         "..".to_owned(),
     ];
     names.map(String::into_bytes).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave::format::part::PartDescriptor;
+    use batchweave::format::{codec, cursor::Reader, store::Identity};
+    use batchweave::log::state::State;
+
+    use super::*;
+
+    #[test]
+    fn sound_seeds_are_read_and_hostile_ones_are_not() {
+        let count = |target: &str, sound: fn(&[u8]) -> bool| {
+            let seeds = of(target);
+            let sound = seeds.iter().filter(|seed| sound(seed)).count();
+            (sound, seeds.len() - sound)
+        };
+        let stores = count("store", |seed| Identity::decode(seed).is_ok());
+        assert_eq!(stores, (2, 1));
+        let (read, _) =
+            count("header", |seed| seed.first_chunk().is_some_and(|seed| Header::decode(seed).is_ok()));
+        assert!(read > 60, "{read}");
+        let (read, refused) = count("record", |seed| {
+            seed.split_first()
+                .is_some_and(|(kind, seed)| Record::decode(Kind::ALL[usize::from(*kind)], seed).is_ok())
+        });
+        assert!(read > 60 && refused >= 5, "{read} {refused}");
+        let (read, refused) = count("part", |seed| PartDescriptor::decode(&mut Reader::new(seed)).is_ok());
+        assert!(read > 20 && refused > 20, "{read} {refused}");
+        let state = count("state", |seed| seed.get(1..).is_some_and(|seed| State::decode(seed, 2).is_ok()));
+        assert_eq!(state, (5, 9));
+        let frames = count("codec", |seed| {
+            let Some((length, frame)) = seed.get(1..).and_then(|seed| seed.split_first_chunk()) else {
+                return false;
+            };
+            codec::decompress(frame, u64::from_le_bytes(*length)).is_ok()
+        });
+        assert_eq!(frames, (2, 7));
+    }
 }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use batchweave_fuzz_targets::mutate::Mutator;
-use batchweave_fuzz_targets::{TARGETS, Target, kept, seeds};
+use batchweave_fuzz_targets::{TARGETS, Target, hostile, kept, seeds};
 use cap::Cap;
 
 #[global_allocator]
@@ -31,6 +31,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut failed = false;
+    if wanted.is_none() {
+        failed |= !hostile();
+    }
     for target in TARGETS.iter().filter(|target| wanted.as_deref().is_none_or(|name| name == target.name)) {
         let runs = match &file {
             Some(file) => case(target, &fs::read(file).expect("an input")).map(|()| 1),
@@ -83,30 +86,38 @@ fn all(target: &Target) -> Result<u64, PathBuf> {
     Ok(cases)
 }
 
+/// Reads the stores that were made to hurt.
+fn hostile() -> bool {
+    let mut sound = true;
+    for store in hostile::stores() {
+        if let Err(why) = bounded(|| store.read()) {
+            println!("hostile    FAILED: {}: {why}", store.what);
+            sound = false;
+        }
+    }
+    sound
+}
+
+/// Runs something under a bound on memory; says what it did if that wasn't well.
+fn bounded(run: impl FnOnce()) -> Result<(), String> {
+    let (before, most_before) = (MEMORY.allocated(), MEMORY.max_allocated());
+    let ran = panic::catch_unwind(AssertUnwindSafe(run));
+    let most = MEMORY.max_allocated();
+    // Only a new maximum says anything. It is never beyond the bound of the first case that raised it.
+    let taken = if most > most_before { most.saturating_sub(before) } else { 0 };
+    match ran {
+        Err(_) => Err("it panicked".to_owned()),
+        Ok(()) if taken > BYTES_MAX => Err(format!("it took {taken} bytes at once, more than {BYTES_MAX}")),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Runs one input; where that fails, keeps it and says where.
 fn case(target: &Target, input: &[u8]) -> Result<(), PathBuf> {
-    let before = MEMORY.allocated();
-    let most_before = MEMORY.max_allocated();
-    let ran = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    let most = MEMORY.max_allocated();
-    // Only a new maximum says anything; the first case of all is the first one.
-    let taken = if most > most_before { most.saturating_sub(before) } else { 0 };
-    if ran.is_ok() && taken <= BYTES_MAX {
-        return Ok(());
-    }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = directory.join(format!("{}-{:016x}", target.name, hash(input)));
-    fs::create_dir_all(directory).expect("a directory for what fails");
+    let Err(why) = bounded(|| (target.run)(input)) else { return Ok(()) };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{:016x}", target.name, hash(input)));
     fs::write(&path, input).expect("room for what fails");
-    println!(
-        "target {}, an input of {} bytes: {:02x?}",
-        target.name,
-        input.len(),
-        &input[..input.len().min(512)]
-    );
-    if ran.is_ok() {
-        println!("it took {taken} bytes at once, more than {BYTES_MAX}");
-    }
+    println!("target {}: {why}: an input of {} bytes: {input:02x?}", target.name, input.len());
     Err(path)
 }
 
