@@ -1,4 +1,5 @@
-//! Writes what the targets begin from into `fuzz/corpus/`, where cargo-fuzz looks: seeds, and inputs that once
+//! Writes what the targets begin from into `fuzz/corpus/`, where cargo-fuzz looks: seeds, and inputs that
+//! once
 //! went wrong.
 //!
 //! `cargo run -p batchweave-fuzz-targets --example corpus`

@@ -1,4 +1,5 @@
-//! Stores made to hurt, each by one lie under checksums that are right. Every one opens, and its only step can't
+//! Stores made to hurt, each by one lie under checksums that are right. Every one opens, and its only step
+//! can't
 //! be read: `Corrupt`, by every mode, and without the memory that it asks for; and `verify` says so.
 
 use std::io::Write as _;

@@ -1,5 +1,6 @@
 //! What is fuzzed: one function for each thing that takes bytes from outside. cargo-fuzz calls them
-//! (`fuzz/fuzz_targets/`), and so does a seeded mutator where there is no nightly toolchain (`tests/seeded.rs`).
+//! (`fuzz/fuzz_targets/`), and so does a seeded mutator where there is no nightly toolchain
+//! (`tests/seeded.rs`).
 //!
 //! - A target takes any bytes and panics where a promise is broken; it writes no file, and looks at no clock.
 //! - [`seeds::of`] gives what both begin from: pieces of sound stores, and of hostile ones.

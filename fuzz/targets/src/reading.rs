@@ -1,6 +1,7 @@
 //! A whole store asked for everything that it can be asked without writing.
 //!
-//! - Whatever the files hold, there is an answer or a typed error that says where; no panic, no end of memory.
+//! - Whatever the files hold, there is an answer or a typed error that says where; no panic, no end of
+//!   memory.
 //! - Where `verify` finds nothing, everything that is retained can be read; and reading by maps or by copies
 //!   gives the same bytes.
 //! - Nothing is changed by any of it, not by a repair's dry run either.
@@ -61,7 +62,8 @@ pub fn everything(memory: &Memory, remote: bool) {
     assert_eq!(memory.fingerprint(), before, "reading has changed the store");
 }
 
-/// What a map is read as, so is a copy. A copy asks for no file's size, so it may still read what a map, which
+/// What a map is read as, so is a copy. A copy asks for no file's size, so it may still read what a map,
+/// which
 /// has to, refuses.
 fn check_modes(mapped: Option<&[Option<u64>]>, copied: Option<&[Option<u64>]>) {
     let (Some(mapped), Some(copied)) = (mapped, copied) else {

@@ -2,8 +2,10 @@
 //! inputs that a seeded mutator makes of them, each under a bound on memory; a failing one is printed and
 //! kept.
 //!
-//! `BATCHWEAVE_FUZZ_SECONDS` is how long each target gets, instead of a number of cases; `BATCHWEAVE_FUZZ_SEED`
-//! is another seed than the one of every run. Arguments are names of targets, or a file to run again after one.
+//! `BATCHWEAVE_FUZZ_SECONDS` is how long each target gets, instead of a number of cases;
+//! `BATCHWEAVE_FUZZ_SEED`
+//! is another seed than the one of every run. Arguments are names of targets, or a file to run again after
+//! one.
 
 use std::alloc::System;
 use std::fs;
@@ -57,7 +59,7 @@ fn setting(name: &str) -> Option<u64> {
 /// The cases of a target without a time of their own: whole stores cost a thousand times what a piece does.
 fn cases_of(target: &Target) -> u64 {
     match target.name {
-        "tree" | "crafted" => 60,
+        "tree" | "crafted" => 150,
         "replay" | "state" => 2_000,
         _ => 20_000,
     }
@@ -78,7 +80,7 @@ fn all(target: &Target) -> Result<u64, PathBuf> {
     let mut mutator = Mutator::new(setting("BATCHWEAVE_FUZZ_SEED").unwrap_or(2026));
     let until =
         setting("BATCHWEAVE_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let most = if until.is_some() { u64::MAX } else { cases_of(target) };
+    let most = if until.is_some() { u64::MAX } else { cases + cases_of(target) };
     while cases < most && until.is_none_or(|until| Instant::now() < until) {
         case(target, &mutator.input(&corpus))?;
         cases += 1;
