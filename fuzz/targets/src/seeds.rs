@@ -131,6 +131,9 @@ fn hostile_states() -> Vec<Vec<u8>> {
         with(&[&core, &item(2, 1, &[0xff; 4]), &pieces]),
         with(&[&core, &producers, &item(3, 1, &[0xff; 4])]),
         with(&[&core, &producers, &pieces, &item(8, 1, &[0xff; 40])]),
+        // Written, though they are empty.
+        with(&[&core, &producers, &pieces, &item(4, 1, &[0; 4])]),
+        with(&[&core, &producers, &pieces, &item(5, 1, &[0; 4])]),
     ]
 }
 
@@ -221,7 +224,7 @@ mod tests {
         let (read, refused) = count("part", |seed| PartDescriptor::decode(&mut Reader::new(seed)).is_ok());
         assert!(read > 20 && refused > 20, "{read} {refused}");
         let state = count("state", |seed| seed.get(1..).is_some_and(|seed| State::decode(seed, 2).is_ok()));
-        assert_eq!(state, (5, 9));
+        assert_eq!(state, (5, 11));
         let frames = count("codec", |seed| {
             let Some((length, frame)) = seed.get(1..).and_then(|seed| seed.split_first_chunk()) else {
                 return false;

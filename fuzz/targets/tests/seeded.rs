@@ -59,7 +59,7 @@ fn setting(name: &str) -> Option<u64> {
 /// The cases of a target without a time of their own: whole stores cost a thousand times what a piece does.
 fn cases_of(target: &Target) -> u64 {
     match target.name {
-        "tree" | "crafted" => 150,
+        "tree" | "crafted" => 300,
         "replay" | "state" => 2_000,
         _ => 20_000,
     }
