@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["a", "b.7", "c-"];
 
 /// One of them.
 pub fn name(input: &mut Input<'_>) -> Name {
-    Name::new(*input.pick(&NAMES)).expect("a name")
+    Name::new(input.pick::<&str>(&NAMES)).expect("a name")
 }
 
 /// `right`, or now and then another number.

@@ -55,7 +55,8 @@ fn next(store: &Store) -> Result<Next> {
 
 /// All of them, each made when it is asked for.
 pub fn stores() -> impl Iterator<Item = Hostile> {
-    let all: [(&str, fn() -> Memory); 9] = [
+    type Make = fn() -> Memory;
+    let all: [(&str, Make); 9] = [
         ("many raw slices in one place", || in_one_place(&[7; MIB], false, 400)),
         ("many compressed slices in one place", || in_one_place(&vec![0; 8 * MIB], true, 64)),
         ("a slice before the one before it", backward),
