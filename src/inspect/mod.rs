@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Reads every byte of every commit and index, and holds it against its checksums, its neighbours and
-    /// replay.
+    /// replay; what is compressed is unpacked, if this build can.
     ///
     /// It may run beside writers and readers. `progress` is called after each commit, and while a large one
     /// is read.
