@@ -77,6 +77,8 @@ fn check(log: &Log, tail: &Tail, first: Step, last: Step) -> Result<()> {
         Err(log.reclaimed(first, tail))
     } else if last >= next {
         invalid(last, format!("only published steps can be skipped, and the next one is {next}"))
+    } else if tail.state.generation.next() == tail.state.generation {
+        invalid(first, "no generation is left for another change of history".to_owned())
     } else {
         Ok(())
     }

@@ -335,3 +335,14 @@ fn a_state_without_what_every_state_has_is_none() {
         assert!(State::decode(&optional, 1).is_err(), "an item that may be passed over: byte {flags}");
     }
 }
+
+#[test]
+fn a_skip_that_no_generation_could_tell_of_is_void() {
+    let mut state = steps(2);
+    state.generation = Generation::new(u64::MAX - 1);
+    let skip = |step: Step| Record::Skip { first: step, last: step, reason: String::new() };
+    write(&mut state, skip(step(0))).unwrap();
+    assert_eq!(state.generation, Generation::new(u64::MAX));
+    assert_eq!(write(&mut state, skip(step(1))), Err(Void::OtherGeneration));
+    assert_eq!(state.history.skips.len(), 1);
+}

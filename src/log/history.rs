@@ -146,7 +146,10 @@ impl State {
     }
 
     pub(super) fn judge_skip(&self, first: Step, last: Step) -> Option<Void> {
-        if first < self.floor {
+        // After the last number no generation comes, and a change that nobody notices isn't one (P2).
+        if self.generation.next() == self.generation {
+            Some(Void::OtherGeneration)
+        } else if first < self.floor {
             Some(Void::BelowFloor)
         } else if first > last || last >= self.next_step() {
             Some(Void::BeyondHead)
