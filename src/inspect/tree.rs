@@ -210,16 +210,19 @@ fn segments_at_once(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) ->
 
 /// The names in a directory; one that can't be listed is a finding.
 ///
-/// An NFS client keeps what it has open under a name of its own when it is removed or replaced: that isn't a
-/// stranger's, and is in nobody's way.
+/// An NFS or FUSE client keeps what it has open under a name of its own when it is removed or replaced: that
+/// isn't a stranger's, and is in nobody's way.
 pub(super) fn list(log: &Log, sink: &mut Sink<'_>, dir: &Dir, path: &Path) -> Names {
     let listed = log.storage.list(dir).unwrap_or_else(|error| {
         sink.find(path.to_path_buf(), Error::io("can't list the directory", error).sentence());
         Names::new()
     });
-    let is_kept = |name: &OsStr| name.as_encoded_bytes().starts_with(b".nfs");
+    let is_kept = |name: &OsStr| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden")
+    };
     for name in listed.iter().filter(|name| is_kept(name)) {
-        sink.litter(path.join(name), "removed, but an NFS client had it open");
+        sink.litter(path.join(name), "removed, but a client of the mount had it open");
     }
     listed.into_iter().filter(|name| !is_kept(name)).collect()
 }

@@ -49,19 +49,12 @@ struct Directory {
     descriptor: OwnedFd,
     /// Held while listing: the cursor is the descriptor's, and two listings at once would each see a part
     /// only.
-    cursor: Mutex<Cursor>,
-}
-
-/// Where a descriptor's next listing would begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cursor {
-    AtStart,
-    Moved,
+    cursor: Mutex<()>,
 }
 
 impl Directory {
     fn wrap(descriptor: OwnedFd) -> Dir {
-        Dir::new(Self { descriptor, cursor: Mutex::new(Cursor::AtStart) })
+        Dir::new(Self { descriptor, cursor: Mutex::new(()) })
     }
 }
 
@@ -200,11 +193,10 @@ impl Storage for Posix {
 
     fn list(&self, dir: &Dir) -> io::Result<Names> {
         let directory = directory(dir)?;
-        let mut cursor = directory.cursor.lock();
-        // The marks are listed by a directory just opened: that one needs no call to go back.
-        if std::mem::replace(&mut *cursor, Cursor::Moved) == Cursor::Moved {
-            rustix::fs::seek(&directory.descriptor, SeekFrom::Start(0))?;
-        }
+        let _cursor = directory.cursor.lock();
+        // Also before the first listing: btrfs lists what there was when the directory was opened or gone
+        // back in.
+        rustix::fs::seek(&directory.descriptor, SeekFrom::Start(0))?;
         let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
         let mut entries = RawDir::new(&directory.descriptor, &mut buffer);
         let mut names = Names::new();

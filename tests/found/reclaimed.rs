@@ -115,13 +115,16 @@ fn an_index_put_again_after_it_was_removed_makes_nothing_look_missing() {
 }
 
 #[test]
-fn what_an_nfs_client_keeps_of_a_removed_file_is_no_fault() {
+fn what_a_client_keeps_of_a_removed_file_is_no_fault() {
     let disk = disk_with(20);
     let indexes = disk.open_root(&Path::new(PATH).join("index")).unwrap();
-    drop(disk.create_exclusive(&indexes, ".nfs00000000000000630000000a").unwrap());
+    // NFS clients have the one name for it, FUSE ones (bindfs, sshfs) the other.
+    let kept = [".nfs00000000000000630000000a", ".fuse_hidden000006960000000a"];
+    kept.map(|name| drop(disk.create_exclusive(&indexes, name).unwrap()));
     let report = open(disk.clone(), 2).unwrap().verify(|_| ()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
-    assert!(report.litter.iter().any(|litter| litter.path.starts_with("index")), "{:?}", report.litter);
+    let litter = report.litter.iter().filter(|litter| litter.path.starts_with("index"));
+    assert_eq!(litter.count(), kept.len(), "{:?}", report.litter);
     drop(disk.create_exclusive(&indexes, "notes").unwrap());
     assert_eq!(open(disk, 3).unwrap().verify(|_| ()).unwrap().findings.len(), 1, "a stranger's is one");
 }

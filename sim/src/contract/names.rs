@@ -87,11 +87,20 @@ fn link_gives_the_same_file(ground: &Ground<'_>) -> Verdict {
     );
     ground.write(&staged, b" after", 6);
     ground.storage.close(staged).expect("close");
-    assert_eq!(ground.read_name("final"), b"before after");
     assert_eq!(ground.read_name("staged"), b"before after");
+    // Some FUSE clients have a cache for each name. Nobody leans on what is written after the link (R3).
+    let is_shared = ground.read_name("final") != b"before";
+    let check = |why| {
+        let seen = ground.read_name("final");
+        assert!(seen == b"before after" || !is_shared && seen == b"before", "{why}: {seen:?}");
+    };
+    check("a link has other bytes");
     ground.storage.remove(&ground.dir, "staged").expect("remove of the first of two names");
     ground.expect_absent("staged");
-    assert_eq!(ground.read_name("final"), b"before after", "removing one name took the other's bytes");
+    check("removing one name took the other's bytes");
+    if !is_shared {
+        return Verdict::Skipped("what is written after the link isn't seen by the other name".to_owned());
+    }
     Verdict::Kept
 }
 
