@@ -21,7 +21,7 @@ const LONG_GAP_ON_ONE_HOST: Duration = Duration::from_millis(500);
 
 /// A watcher's life: waits for each step, and says it.
 pub(crate) fn watch(path: &Path, steps: u64) -> Result<()> {
-    let run = Store::open_wait(path, PATIENCE)?.run(Start::Beginning)?;
+    let run = Store::open(path)?.run(Start::Beginning)?;
     let mut consumer = run.consumer(Share::WHOLE)?;
     say("waiting");
     while consumer.position().step.get() < steps {
@@ -44,7 +44,7 @@ pub(crate) fn fresh(mounts: &Mounts) -> Result<String> {
             crew.start(format!("watcher on {node}"), &Task::Watcher { store: path.clone(), steps })?;
         crew.hear_of(watcher)?;
     }
-    let at_b = Store::open_wait(&paths[1], PATIENCE)?;
+    let at_b = Store::open(&paths[1])?;
     let mut writers: [Producer; 2] = [store.producer("on-a")?, at_b.producer("on-b")?];
     let long_gap = if store.info()?.mount_class.is_remote() { LONG_GAP } else { LONG_GAP_ON_ONE_HOST };
     let mut delays = Vec::new();

@@ -49,7 +49,7 @@ struct Reader {
 
 impl Reader {
     fn open(path: &Path) -> Result<Self> {
-        let store = Store::open_wait(path, PATIENCE)?;
+        let store = Store::open(path)?;
         let consumer = store.run(Start::Beginning)?.consumer(Share::WHOLE)?;
         let random = Random::new(7);
         Ok(Self { store, consumer, held: VecDeque::new(), random, right: 0, reclaimed: 0 })
@@ -130,7 +130,7 @@ pub(crate) fn reclaim(mounts: &Mounts) -> Result<String> {
     let mut random = mounts.random();
     let store = mounts.create(trial)?;
     let paths = [mounts.a.join(trial), mounts.b.join(trial)];
-    let at_b = Store::open_wait(&paths[1], PATIENCE)?;
+    let at_b = Store::open(&paths[1])?;
     let mut crew = Crew::new();
     let reader = crew.start("the reader on B", &Task::Reader { store: paths[1].clone() })?;
     crew.hear_of(reader)?;
