@@ -62,23 +62,32 @@ pub fn cross(log: &Log, tail: &Tail, stage: &Dir, version: Version) -> Result<bo
 
 /// A segment's directory, and then its mark.
 fn begin(log: &Log, segment: Segment) -> Result<(), Failure> {
-    make(log, names::LOG, |dir| log.storage.make_dir(dir, &names::segment(segment)))?;
-    make(log, names::MARKS, |dir| {
+    let name = names::segment(segment);
+    make(log, names::LOG, &name, |dir| log.storage.make_dir(dir, &name))?;
+    make(log, names::MARKS, &name, |dir| {
         // A mark is empty: the file that an exclusive create publishes is the whole of it.
-        let file = log.storage.create_exclusive(dir, &names::segment(segment))?;
+        let file = log.storage.create_exclusive(dir, &name)?;
         log.storage.close(file)
     })
 }
 
 /// Makes a name in one of the store's directories, unless it is there, and syncs the directory.
-fn make(log: &Log, name: &str, make: impl FnOnce(&Dir) -> io::Result<()>) -> Result<(), Failure> {
-    let failed = |error| Failure::Not(Error::io("can't begin a segment", error).at(log.path_of([name])));
-    let dir = log.storage.open_dir(&log.root(), name).map_err(failed)?;
+fn make(
+    log: &Log,
+    parent: &str,
+    name: &str,
+    make: impl FnOnce(&Dir) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::Not(Error::io("can't begin a segment", error).at(log.path_of([parent])));
+    let dir = log.storage.open_dir(&log.root(), parent).map_err(failed)?;
     match make(&dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // Some clients answer who comes second with EPERM: that it is there is what counts (R2).
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && log.storage.kind(&dir, name).is_ok() => {}
+        made => made.map_err(failed)?,
     }
-    sync(log, &dir, name)
+    sync(log, &dir, parent)
 }
 
 fn sync(log: &Log, dir: &Dir, name: &str) -> Result<(), Failure> {

@@ -49,6 +49,23 @@ fn a_probe_that_was_sent_twice_has_won() {
     assert_eq!(store.inner().identity.primitive, Primitive::Link);
 }
 
+/// An sshfs client answers who comes second with EPERM, whatever he makes: a producer failed at the boundary
+/// whose segment another had begun.
+#[test]
+fn a_segment_that_another_has_begun_is_begun_whatever_the_error_says() {
+    for (method, place) in [(Method::MakeDir, "log"), (Method::CreateExclusive, "marks")] {
+        let disk = Memory::new();
+        let made = Match::method(method).named(place).when(|on| on.ends_with("000000000001"));
+        let process = Arc::new(Fault::new(Arc::new(disk), Plan::new().lose_reply(made, errno::EPERM)));
+        let store = create(process, 1, options(), &Settings::new()).unwrap();
+        let mut producer = store.producer("a").unwrap();
+        for _ in 0..20 {
+            publish(&mut producer).unwrap();
+        }
+        assert!(store.verify(|_| ()).unwrap().is_clean());
+    }
+}
+
 /// A directory that was open when its sync failed syncs well afterwards, and that proves nothing: a producer
 /// opened anew on the same handle acknowledged by it what a power cut took.
 #[test]

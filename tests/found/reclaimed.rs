@@ -120,7 +120,9 @@ fn what_a_client_keeps_of_a_removed_file_is_no_fault() {
     let indexes = disk.open_root(&Path::new(PATH).join("index")).unwrap();
     // NFS clients have the one name for it, FUSE ones (bindfs, sshfs) the other.
     let kept = [".nfs00000000000000630000000a", ".fuse_hidden000006960000000a"];
-    kept.map(|name| drop(disk.create_exclusive(&indexes, name).unwrap()));
+    for name in kept {
+        drop(disk.create_exclusive(&indexes, name).unwrap());
+    }
     let report = open(disk.clone(), 2).unwrap().verify(|_| ()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let litter = report.litter.iter().filter(|litter| litter.path.starts_with("index"));

@@ -40,6 +40,8 @@ mgr modules =
 osd data = $W/osd
 [mds.a]
 mds data = $W/mds
+# As it is by default, 5 s, so late may a client see what another has made.
+mds tick interval = 0.5
 CONF
 }
 

@@ -66,17 +66,17 @@ pub(crate) fn fresh(mounts: &Mounts) -> Result<String> {
             }
             // The watchers were started in the order of the mounts.
             if heard.who != writer {
-                delays.push(heard.at.saturating_duration_since(published));
+                delays.push((heard.at.saturating_duration_since(published), step));
             }
         }
     }
     crew.end()?;
     judge::judge(&paths[0], &paths[1])?;
     delays.sort_unstable();
-    let median = delays.get(delays.len() / 2).copied().unwrap_or_default();
-    let largest = delays.last().copied().unwrap_or_default();
+    let (median, _) = delays.get(delays.len() / 2).copied().unwrap_or_default();
+    let (largest, slowest) = delays.last().copied().unwrap_or_default();
     let said = format!(
-        "seen after at most {:.2} s, usually {:.3} s, over {steps} steps",
+        "seen after at most {:.2} s (step {slowest}), usually {:.3} s, over {steps} steps",
         largest.as_secs_f64(),
         median.as_secs_f64(),
     );
