@@ -238,6 +238,11 @@ impl Crew {
         }
     }
 
+    /// Its process's number.
+    pub(crate) fn process(&self, who: Who) -> u32 {
+        self.all.get(who).and_then(Option::as_ref).map_or(0, |child| child.process.id())
+    }
+
     pub(crate) fn signal(&self, who: Who, signal: Signal) -> Result<()> {
         let child = self.all.get(who).and_then(Option::as_ref).ok_or("a signal to one who is dead")?;
         Ok(kill_process(Pid::from_child(&child.process), signal)?)

@@ -40,7 +40,7 @@ pub(crate) fn all_have(counts: &BTreeMap<String, u64>, names: &[String], parts: 
 }
 
 /// The ids of all visible steps, by a handle of its own.
-fn read_all(path: &Path) -> Result<Vec<Id>> {
+pub(crate) fn read_all(path: &Path) -> Result<Vec<Id>> {
     let run = Store::open(path)?.run(Start::Beginning)?;
     let mut consumer = run.consumer(Share::WHOLE)?;
     let mut found = Vec::new();
@@ -89,11 +89,11 @@ mod tests {
 
     #[test]
     fn what_is_lost_doubled_or_strange_is_named() {
-        let counts = count(ids(&["a/0", "b/0", "a/1"])).unwrap();
+        let counts = count(ids(&["a/0 by 7", "b/0 by 7", "a/1 by 8"])).unwrap();
         assert_eq!(counts, BTreeMap::from([("a".to_owned(), 2), ("b".to_owned(), 1)]));
         let said = |texts| count(ids(texts)).unwrap_err().to_string();
-        assert_eq!(said(&["a/0", "a/0"]), "DOUBLED: a/0 is there again");
-        assert_eq!(said(&["a/0", "a/2"]), "LOST: a/2 comes where a/1 has to");
+        assert_eq!(said(&["a/0 by 7", "a/0 by 8"]), "DOUBLED: a/0 by 8 is there again");
+        assert_eq!(said(&["a/0 by 7", "a/2 by 7"]), "LOST: a/2 by 7 comes where a/1 has to");
         let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let have = |all: &[&str], parts| all_have(&counts, &names(all), parts).unwrap_err().to_string();
         assert_eq!(have(&["a"], 2), "parts of b are there, who never published");

@@ -1,5 +1,5 @@
-//! What a part holds: bytes that are a function of producer and sequence, so that whoever reads them can tell
-//! a lost, doubled, torn or misplaced one.
+//! What a part holds: bytes that are a function of producer, sequence and process, so that whoever reads them
+//! can tell a lost, doubled, torn or misplaced one, and a zombie's from its successor's.
 
 use std::fmt;
 
@@ -16,45 +16,53 @@ pub(crate) fn options() -> Options {
     Options::new().segment_size(16).divisor(SLICES as u32)
 }
 
-/// Who published a part, and as its how manieth.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Who published a part, as its how manieth, and from which process.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(crate) producer: String,
     pub(crate) sequence: u64,
+    pub(crate) process: u32,
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.producer, self.sequence)
+        write!(f, "{}/{} by {}", self.producer, self.sequence, self.process)
     }
 }
 
 impl Id {
-    pub(crate) fn of(producer: &str, sequence: u64) -> Self {
-        Self { producer: producer.to_owned(), sequence }
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (part, process) = text.split_once(" by ")?;
+        let (producer, sequence) = part.split_once('/')?;
+        Some(Self {
+            producer: producer.to_owned(),
+            sequence: sequence.parse().ok()?,
+            process: process.parse().ok()?,
+        })
     }
 
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (producer, sequence) = text.split_once('/')?;
-        Some(Self::of(producer, sequence.parse().ok()?))
+    /// Whether it is this part, whoever published it.
+    pub(crate) fn is(&self, producer: &str, sequence: u64) -> bool {
+        self.producer == producer && self.sequence == sequence
     }
 
     /// A slice: the id, a newline, and up to 12 KiB that follow from it.
     fn bytes(&self, slice: u64) -> Vec<u8> {
-        let seed = self.producer.bytes().fold(self.sequence, |seed, byte| {
-            seed.wrapping_mul(0x0100_0000_01b3).wrapping_add(u64::from(byte))
-        });
+        let seed = self
+            .to_string()
+            .bytes()
+            .fold(0, |seed: u64, byte| seed.wrapping_mul(0x0100_0000_01b3).wrapping_add(u64::from(byte)));
         let mut random = Random::new(seed.wrapping_mul(SLICES).wrapping_add(slice));
         let mut bytes = format!("{self}\n").into_bytes();
         let length = random.below(12 << 10);
         bytes.extend((0..length).map(|_| random.below(256) as u8));
         bytes
     }
+}
 
-    /// What its producer commits with it.
-    pub(crate) fn state(&self) -> String {
-        format!("after {self}")
-    }
+/// What a producer commits with a part.
+fn state(producer: &str, sequence: u64) -> String {
+    format!("{producer} is after {sequence}")
 }
 
 /// The id of a batch of one part, every byte of which is as it was published.
@@ -95,19 +103,23 @@ pub(crate) fn draft(producer: &mut Producer) -> Result<Draft, batchweave::Error>
 /// Publishes the producer's next part, and returns when that is acknowledged.
 pub(crate) fn publish(producer: &mut Producer) -> Result<Published, batchweave::Error> {
     let draft = draft(producer)?;
-    let state = next(producer).state();
+    let state = state(producer.name().as_str(), producer.next_sequence().get());
     Ok(producer.publish_now(draft, state)?)
 }
 
 fn next(producer: &Producer) -> Id {
-    Id::of(producer.name().as_str(), producer.next_sequence().get())
+    Id {
+        producer: producer.name().to_string(),
+        sequence: producer.next_sequence().get(),
+        process: std::process::id(),
+    }
 }
 
 /// A producer that was just opened has the state of its last visible part (P3).
 pub(crate) fn check_state(producer: &Producer) -> Result<(), Failure> {
     let name = producer.name().as_str();
     let last = producer.next_sequence().get().checked_sub(1);
-    let expected = last.map(|last| Id::of(name, last).state()).unwrap_or_default();
+    let expected = last.map(|last| state(name, last)).unwrap_or_default();
     if producer.state() != expected.as_bytes() {
         let found = String::from_utf8_lossy(&producer.state()).into_owned();
         return Err(format!("{name} was given the state {found:?} instead of {expected:?}").into());

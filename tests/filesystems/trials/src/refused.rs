@@ -22,7 +22,7 @@ pub(crate) fn read_only(writable: &Path, read_only: &Path) -> Result<String> {
         part::publish(&mut producer)?;
         let batch = consumer.next_batch_timeout(PATIENCE)?.ok_or("the stream ended early")?;
         let id = part::check(&batch)?;
-        if id != part::Id::of("tok", sequence) {
+        if !id.is("tok", sequence) {
             return Err(format!("step {sequence} holds {id}").into());
         }
     }

@@ -66,7 +66,7 @@ pub(crate) fn full(directory: &Path, short: Short) -> Result<String> {
     for sequence in reclaimed.floor.get()..expected {
         let batch = consumer.next_batch_timeout(crate::child::PATIENCE)?.ok_or("the stream ended early")?;
         let id = part::check(&batch)?;
-        if id != part::Id::of("tok", sequence) {
+        if !id.is("tok", sequence) {
             return Err(format!("step {sequence} holds {id}").into());
         }
     }
