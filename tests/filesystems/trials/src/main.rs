@@ -75,7 +75,7 @@ enum Verb {
         #[arg(long, value_enum)]
         of: room::Short,
     },
-    /// Two mounts on which a store can't live, though no node can tell by itself: what is acknowledged there is kept
+    /// Two mounts that hide new names for long: no store can live there, but what is acknowledged is kept
     Loud {
         a: PathBuf,
         b: PathBuf,

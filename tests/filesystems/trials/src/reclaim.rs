@@ -1,5 +1,5 @@
-//! Reclaims against a reader that lags behind: it gets its bytes right, or `Reclaimed`; never wrong bytes, and
-//! never a signal.
+//! Reclaims against a reader that lags behind: it gets its bytes right, or `Reclaimed`; never wrong bytes,
+//! and never a signal.
 //!
 //! The reader reads while a reclaim frees under it, looks at older steps too, and keeps what it was handed
 //! out last: that stays right whatever is removed.

@@ -1,8 +1,8 @@
 //! A small disk that runs full, of bytes or of inodes.
 //!
 //! - Producers are told `Full` while a margin is left, and again when nothing is.
-//! - A checkpoint can still be written then, and a reclaim: of inodes the ballast has one, so where others have
-//!   taken all of them the reclaim may be told `Full` until there is one again.
+//! - A checkpoint can still be written then, and a reclaim: of inodes the ballast has one, so where others
+//!   have taken all of them the reclaim may be told `Full` until there is one again.
 //! - With room again all goes on; what was acknowledged is there, once, and nothing else.
 
 use std::fs::{self, File};

@@ -8,8 +8,8 @@ use crate::child::{Crew, Task};
 use crate::{Mounts, Result, judge, part};
 
 const ROUNDS: u64 = 6;
-/// Parts of the new owner before the zombie wakes: the very one that the zombie was about to publish, some, or
-/// so many that it wakes in a segment that is long done.
+/// Parts of the new owner before the zombie wakes: the very one that the zombie was about to publish, some,
+/// or so many that it wakes in a segment that is long done.
 const MEANWHILE: [u64; 3] = [1, 3, 40];
 
 /// The part of which a word says that it is published.

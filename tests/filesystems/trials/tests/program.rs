@@ -1,5 +1,5 @@
-//! The program itself, on one directory that is mounted nowhere twice: every trial is run and says so, and one
-//! that can't hold is a failure with a sentence. The method: the real binary, its lines and its exit code.
+//! The program itself, on one directory that is mounted nowhere twice: every trial is run and says so, and
+//! one that can't hold is a failure with a sentence. The method: the real binary, its lines and exit code.
 
 use std::path::Path;
 use std::process::{Command, Output};
