@@ -19,6 +19,7 @@ inside() {
   version=${version%%-*}
   [ "${KIND%-uncached}" = "$KIND" ] || options=,lookupcache=none,actimeo=0
   printf '%q ' "$@" >"$W/command"
+  rm -f "$W/said" "$W/code"
   cat >"$W/settings" <<GUEST
 version=$version options=$options
 export BATCHWEAVE_PLANT=${BATCHWEAVE_PLANT:-}

@@ -18,7 +18,7 @@ use crate::{Mounts, Result, judge, part, race};
 const PRODUCERS: usize = 5;
 const ROUNDS: u64 = 12;
 /// Words of all together, before a round ends.
-const WORDS_MAX: u64 = 60;
+const WORDS_MAX: u64 = 100;
 /// Parts of each producer after the last kill, beyond what the busiest had.
 const MORE: u64 = 6;
 /// More than there is time for before the kill.
