@@ -16,7 +16,7 @@ use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
 use crate::id::Segment;
 use crate::limits::LOOK_AGAIN_MAX;
-use crate::log::{Log, marks, read};
+use crate::log::{Log, marks, may_be_stale, read};
 use crate::name::Name;
 use crate::storage::{Access, Dir, Kind, Names, read_exact_at};
 
@@ -243,7 +243,7 @@ pub(super) fn is_of_kind(
             let what = if kind == Kind::File { "a regular file" } else { "a directory" };
             sink.find(path, format!("it isn't {what}"));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if may_be_stale(&error) => {}
         Err(error) => sink.find(path, Error::io("can't look at the name", error).sentence()),
     }
     false

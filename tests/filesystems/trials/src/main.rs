@@ -91,12 +91,6 @@ enum Verb {
         #[arg(long)]
         allow_unknown_fuse: bool,
     },
-    /// Whether a store may live there, and by which class and primitive; exits with 1 if not
-    Doctor {
-        directory: PathBuf,
-        #[arg(long)]
-        allow_unknown_fuse: bool,
-    },
     /// The life of a child
     #[command(hide = true)]
     Child { task: String },
@@ -189,7 +183,6 @@ fn main() -> ExitCode {
         Verb::Refused { directory, words, allow_unknown_fuse } => {
             say("refused", || refused::refused(&directory, &words, allow_unknown_fuse))
         }
-        Verb::Doctor { directory, allow_unknown_fuse } => doctor(&directory, allow_unknown_fuse),
         Verb::Child { task } => child::live(&task),
     };
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -226,7 +219,7 @@ fn say(name: &str, trial: impl FnOnce() -> Result<String>) -> bool {
 /// Says `doctor fit class / primitive` or `doctor unfit why`.
 fn doctor(directory: &Path, allow_unknown_fuse: bool) -> bool {
     let options = Options::new().allow_unknown_fuse(allow_unknown_fuse);
-    match batchweave::doctor(directory, &options).and_then(batchweave::Report::accept) {
+    match batchweave::doctor(directory, &options).and_then(|found| found.report.accept()) {
         Ok((class, primitive)) => println!("doctor fit {class} / {primitive}"),
         Err(error) => {
             println!("doctor unfit {error}");
@@ -238,7 +231,7 @@ fn doctor(directory: &Path, allow_unknown_fuse: bool) -> bool {
 
 fn is_of(mounts: &Mounts, expected: &str) -> Result<String> {
     let options = Options::new().allow_unknown_fuse(mounts.allow_unknown_fuse);
-    let (class, _) = batchweave::doctor(&mounts.a, &options)?.accept()?;
+    let (class, _) = batchweave::doctor(&mounts.a, &options)?.report.accept()?;
     let class = class.to_string();
     if class != expected {
         return Err(format!("the mount is taken for {class}, but is {expected}").into());

@@ -53,7 +53,7 @@ pub(crate) fn refused(directory: &Path, words: &str, allow_unknown_fuse: bool) -
         return Err(format!("{left} files were left behind").into());
     }
     let report = batchweave::doctor(directory, &options)?;
-    match report.refusal {
+    match report.report.refusal {
         Some(refusal) if refusal.contains(words) => Ok(refusal),
         other => Err(format!("doctor says {other:?}").into()),
     }
