@@ -7,10 +7,10 @@
 //! - Hostile bytes are typed errors that name path and step: never a panic, a signal, or other bytes.
 //! - Calls per publish, open and step don't grow with the log (P9), and keep to the budgets.
 
-#[path = "reading/mounts.rs"]
-mod mounts;
 #[path = "reading/golden.rs"]
 mod golden;
+#[path = "reading/mounts.rs"]
+mod mounts;
 #[expect(dead_code, reason = "what examines crashes isn't needed here")]
 mod support;
 #[path = "reading/together.rs"]

@@ -98,6 +98,12 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (134, Some(Shape::Lifecycle), "a rewind gave a name back to who had it before it was forgotten"),
     // forgotten::who_begins_a_forgotten_name_anew_while_a_rewind_is_staged_is_not_set_back_to_who_had_it
     (831, Some(Shape::Lifecycle), "so did one that was staged before the name was forgotten"),
+    (
+        5_017_852,
+        None,
+        "verify missed a removed segment whose index went between its two looks at the indexes",
+    ),
+    (5_011_617, None, "verify took a stale answer about a segment that is being removed for a fault"),
 ];
 
 #[test]

@@ -250,7 +250,9 @@ impl Walk<'_, '_> {
         if is_dead(known, &self.life) || self.is_reclaimed(segment) {
             return true;
         }
-        is_dead(self.index_since(segment).as_ref(), &self.life)
+        let since = self.index_since(segment);
+        // Its index may have been there at the last look, and be removed since.
+        is_dead(since.as_ref(), &self.life) || since.is_none() && self.is_reclaimed(segment)
     }
 
     /// The nonces of a segment of which only the index is left.
