@@ -137,7 +137,7 @@ impl State {
             }
             last_tag = tag;
             // What is known here is required, for every reader: another flag is another state's bytes.
-            if (TAG_CORE..=TAG_TURNS).contains(&tag) && flags & FLAG_REQUIRED == 0 {
+            if (TAG_CORE..=TAG_ANEW).contains(&tag) && flags & FLAG_REQUIRED == 0 {
                 return Err(corrupt("an item isn't marked as required"));
             }
             always = always.saturating_add((tag <= TAG_PIECES).into());
