@@ -91,6 +91,9 @@ fn become_user(user: u32) {
 }
 
 /// Publishes, trains a little, checkpoints and reclaims: `name user umask`. A child's whole life.
+///
+/// No test by itself, so `cargo test` passes it over: the tests below start this binary again with just this,
+/// since who one is holds for a whole process.
 #[test]
 #[ignore = "the life of a child of the other tests"]
 fn member() {
@@ -196,6 +199,9 @@ fn two_users_share_a_directory_with_a_default_acl_whatever_their_umask() {
 }
 
 /// Reads and waits like any rank, and is told by `errno` where it would write: `errno`. A child's whole life.
+///
+/// No test by itself, so `cargo test` passes it over: the tests below start this binary again with just this,
+/// as another user or beside a mount of its own.
 #[test]
 #[ignore = "the life of a child of the other tests"]
 fn onlooker() {
@@ -316,6 +322,9 @@ fn a_mount_for_reading_only_is_read_without_a_write_call_and_said_where_one_woul
 }
 
 /// Opens or creates, publishes a part, reads all and says how many there are. A child's whole life.
+///
+/// No test by itself, so `cargo test` passes it over: the tests below start this binary again with just this,
+/// in another directory and locale, which hold for a whole process.
 #[test]
 #[ignore = "the life of a child of the other tests"]
 fn visitor() {

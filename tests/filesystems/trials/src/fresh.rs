@@ -54,6 +54,8 @@ pub(crate) fn fresh(mounts: &Mounts) -> Result<String> {
             0 | 20 => long_gap,
             _ => Duration::from_millis(random.below(GAP_MAX_MS)),
         };
+        // Nobody waits by it for anybody: how long a step doesn't come is what is varied here, since the
+        // longer that lasts, the less often a watcher looks, and the older a client's cached "not there" is.
         std::thread::sleep(gap);
         let writer = random.below(2) as usize;
         part::publish(&mut writers[writer])?;
