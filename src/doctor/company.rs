@@ -14,7 +14,7 @@ use super::Peers;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::PROBE_INTERVAL_MIN;
-use crate::storage::{Access, Dir, Storage, read_exact_at, write_all_at};
+use crate::storage::{Access, Dir, Storage, absent_is_fine, read_exact_at, write_all_at};
 
 /// One of them.
 pub(super) struct Company<'a> {
@@ -157,10 +157,7 @@ impl<'a> Company<'a> {
 
     /// Removes a name of the room, if it is there.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        match self.storage.remove(&self.room()?, name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        absent_is_fine(self.storage.remove(&self.room()?, name))
     }
 
     /// Ends it: the first seat removes the room. What has failed before goes first.
@@ -185,7 +182,7 @@ impl<'a> Company<'a> {
         let until = self.env.now().saturating_add(self.timeout);
         let last = self.met.saturating_sub(1);
         for seat in 1..self.count {
-            while self.is_there(&seat_name(seat))? && self.env.now() < until {
+            while is_there(self.storage, &self.room()?, &seat_name(seat))? && self.env.now() < until {
                 self.env.sleep(PAUSE);
             }
         }
@@ -194,14 +191,6 @@ impl<'a> Company<'a> {
         }
         self.remove(&seat_name(0))?;
         self.storage.remove_dir(self.parent, &self.name)
-    }
-
-    fn is_there(&self, name: &str) -> io::Result<bool> {
-        match self.storage.open(&self.room()?, name, Access::Read) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// Removes what is one's own, as far as that goes: an error is on its way already.
@@ -230,6 +219,14 @@ impl<'a> Company<'a> {
             format!("number {} of {} hasn't gone on for {seconds} s", seat.saturating_add(1), self.count)
         };
         Error::new(ErrorKind::Timeout, what).at(&self.path)
+    }
+}
+
+/// Whether a file is found by opening it.
+pub(super) fn is_there(storage: &dyn Storage, dir: &Dir, name: &str) -> io::Result<bool> {
+    match storage.open(dir, name, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        opened => opened.map(|_| true),
     }
 }
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::company::is_there;
 use crate::env::Env;
-use crate::error::{Error, Result};
-use crate::id::Nonce;
+use crate::error::Result;
 use crate::options::Primitive;
-use crate::storage::{Access, Dir, PROBE_PREFIX, Storage, put, write_all_at};
+use crate::storage::probe::{FREE, FROM, Room};
+use crate::storage::{Dir, Storage, put, write_all_at};
 
 /// How often each call is made.
 const ROUNDS: usize = 16;
 /// The bytes of a small commit.
 const BYTES: [u8; 4096] = [0; 4096];
-const CONTENT: &str = "c";
 
 /// Medians in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,100 +45,54 @@ pub(super) fn measure(
     path: &Path,
     primitive: Primitive,
 ) -> Result<Costs> {
-    let mut nonce = [0; 16];
-    env.entropy(&mut nonce).map_err(|error| Error::io("can't draw random bytes", error))?;
-    let name = format!("{PROBE_PREFIX}{}", Nonce::new(nonce));
-    let at = path.join(&name);
-    let failed = |what: &'static str| {
-        let at = at.clone();
-        move |error| Error::io(what, error).at(at)
-    };
-    storage.make_dir(parent, &name).map_err(failed("can't make a directory to measure in"))?;
-    let measured = rounds(storage, env, parent, &name, primitive);
-    let cleared = storage.open_dir(parent, &name).and_then(|dir| clear(storage, &dir));
-    let removed = cleared.and_then(|()| storage.remove_dir(parent, &name));
-    let costs = measured.map_err(failed("can't measure what a commit costs"))?;
-    removed.map_err(failed("can't remove the directory that was measured in"))?;
-    Ok(costs)
+    Room::with(storage, env, parent, path, |room| {
+        let mut took: [Vec<Duration>; 6] = Default::default();
+        for _ in 0..ROUNDS {
+            room.clear()?;
+            round(storage, env, room, primitive, &mut took)?;
+        }
+        let [write_us, sync_us, publish_us, sync_dir_us, look_us, commit_us] = took.map(median_us);
+        Ok(Costs { write_us, sync_us, publish_us, sync_dir_us, look_us, commit_us })
+    })
 }
 
-fn rounds(
+/// One commit, call by call; the last of what is noted is all of it.
+fn round(
     storage: &dyn Storage,
     env: &dyn Env,
-    parent: &Dir,
-    name: &str,
+    room: &Room<'_>,
     primitive: Primitive,
-) -> io::Result<Costs> {
-    let mut took: [Vec<Duration>; 6] = Default::default();
-    for round in 0..ROUNDS {
-        let dir = storage.open_dir(parent, name)?;
-        let (from, to) = (format!("from-{round}"), format!("to-{round}"));
-        let mut at = env.now();
-        let began = at;
-        let mut lap = |place: usize| {
-            let now = env.now();
-            if let Some(took) = took.get_mut(place) {
-                took.push(now.saturating_sub(at));
-            }
-            at = now;
-        };
-        let file = if primitive == Primitive::RenameDirectory {
-            storage.make_dir(&dir, &from)?;
-            storage.create_exclusive(&storage.open_dir(&dir, &from)?, CONTENT)?
-        } else {
-            storage.create_exclusive(&dir, &from)?
-        };
-        write_all_at(storage, &file, &BYTES, 0)?;
-        lap(0);
-        storage.sync_file(&file)?;
-        storage.close(file)?;
-        lap(1);
-        match primitive {
-            Primitive::RenameDirectory => storage.rename(&dir, &from, &dir, &to)?,
-            _ => put::put(storage, primitive, &dir, &from, &dir, &to)?,
-        }
-        put::unstage(storage, primitive, &dir, &from)?;
-        lap(2);
-        storage.sync_dir(&dir)?;
-        lap(3);
-        let afresh = storage.open_dir(parent, name)?;
-        storage.list(&afresh)?;
-        match storage.open(&afresh, "none", Access::Read) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => other.map(drop)?,
-        }
-        lap(4);
-        if let Some(took) = took.last_mut() {
-            took.push(env.now().saturating_sub(began));
-        }
-    }
-    let [write_us, sync_us, publish_us, sync_dir_us, look_us, commit_us] = took.map(median_us);
-    Ok(Costs { write_us, sync_us, publish_us, sync_dir_us, look_us, commit_us })
+    took: &mut [Vec<Duration>; 6],
+) -> io::Result<()> {
+    let began = env.now();
+    let mut at = began;
+    let [write, sync, publish, sync_dir, look, commit] = took;
+    let mut lap = |took: &mut Vec<Duration>| {
+        let now = env.now();
+        took.push(now.saturating_sub(at));
+        at = now;
+    };
+    let file = room.create(primitive, FROM)?;
+    write_all_at(storage, &file, &BYTES, 0)?;
+    lap(write);
+    storage.sync_file(&file)?;
+    storage.close(file)?;
+    lap(sync);
+    room.publish(primitive, FREE)?;
+    put::unstage(storage, primitive, &room.dir, FROM)?;
+    lap(publish);
+    storage.sync_dir(&room.dir)?;
+    lap(sync_dir);
+    let afresh = room.afresh()?;
+    storage.list(&afresh)?;
+    is_there(storage, &afresh, "none")?;
+    lap(look);
+    commit.push(env.now().saturating_sub(began));
+    Ok(())
 }
 
 fn median_us(mut took: Vec<Duration>) -> u64 {
     took.sort_unstable();
     let median = took.get(took.len() / 2).copied().unwrap_or_default();
     u64::try_from(median.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn clear(storage: &dyn Storage, dir: &Dir) -> io::Result<()> {
-    for round in 0..ROUNDS {
-        for name in [format!("from-{round}"), format!("to-{round}")] {
-            if let Ok(inner) = storage.open_dir(dir, &name) {
-                absent_is_fine(storage.remove(&inner, CONTENT))?;
-                absent_is_fine(storage.remove_dir(dir, &name))?;
-            } else {
-                absent_is_fine(storage.remove(dir, &name))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::company::{Company, PAUSE};
+use super::company::{Company, PAUSE, is_there};
 use crate::error::Result;
 use crate::options::Primitive;
-use crate::storage::{Access, Dir, put, read_exact_at, write_all_at};
+use crate::storage::{Access, Dir, absent_is_fine, put, read_exact_at, write_all_at};
 
 const RACES: u32 = 12;
 const LOOKS: u32 = 8;
@@ -208,10 +208,6 @@ fn clear(company: &Company<'_>, primitive: Primitive, name: &str) -> io::Result<
     if primitive != Primitive::RenameDirectory {
         return company.remove(name);
     }
-    let absent_is_fine = |done: io::Result<()>| match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    };
     let room = company.room()?;
     match company.storage.open_dir(&room, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -282,7 +278,7 @@ fn look(company: &mut Company<'_>, round: u32, changer: u32, awaited: [bool; 3])
     } else {
         // So that what isn't there is cached wherever such things are.
         let absent = company.storage.open(&held, &mark, Access::Read);
-        absent.map(drop).or_else(not_found).map_err(|error| failed(company, error))?;
+        absent_is_fine(absent.map(drop)).map_err(|error| failed(company, error))?;
         company.storage.list(&held).map_err(|error| failed(company, error))?;
     }
     company.meet(&[])?;
@@ -332,9 +328,7 @@ fn watch(company: &Company<'_>, held: &Dir, mark: &str, awaited: [bool; 3]) -> i
             seen.listed = Some(since);
         }
         let found = |seen: &mut Option<Duration>, dir: &Dir| -> io::Result<()> {
-            if seen.is_none()
-                && storage.open(dir, mark, Access::Read).map(|_| true).or_else(not_found_is_false)?
-            {
+            if seen.is_none() && is_there(storage, dir, mark)? {
                 *seen = Some(since);
             }
             Ok(())
@@ -354,14 +348,6 @@ fn watch(company: &Company<'_>, held: &Dir, mark: &str, awaited: [bool; 3]) -> i
 fn create(company: &Company<'_>, dir: &Dir, name: &str) -> io::Result<()> {
     let file = company.storage.create_exclusive(dir, name)?;
     company.storage.close(file)
-}
-
-fn not_found(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-fn not_found_is_false(error: io::Error) -> io::Result<bool> {
-    not_found(error).map(|()| false)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -20,7 +20,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::format::names;
-use crate::storage::{Access, Dir, File, Kind, Mapping, Mount, Names, PROBE_PREFIX, Space, Storage, Word};
+use crate::storage::{
+    Access, Dir, File, Kind, Mapping, Mount, Names, PROBE_PREFIX, Space, Storage, Word, absent_is_fine,
+};
 
 /// The file in a published directory.
 pub const CONTENT: &str = "c";
@@ -102,13 +104,6 @@ fn taken(error: io::Error) -> io::Error {
             io::ErrorKind::AlreadyExists.into()
         }
         _ => error,
-    }
-}
-
-fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
     }
 }
 
@@ -215,8 +210,8 @@ impl Storage for Enclosed {
         }
     }
 
-    fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let _ = (from, from_name, to, to_name);
+    /// There are none where this is needed.
+    fn link(&self, _: &Dir, _: &str, _: &Dir, _: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -18,7 +18,7 @@ mod mountinfo;
 pub(crate) mod odd;
 mod pool;
 mod posix;
-mod probe;
+pub(crate) mod probe;
 pub(crate) mod put;
 
 use std::any::Any;
@@ -322,6 +322,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// As futex(2).
     fn wake(&self, word: &dyn Word) -> io::Result<()>;
+}
+
+/// For a removal: what is gone already is as good.
+///
+/// # Errors
+/// The removal's, but `NotFound`.
+pub(crate) fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Writes all of `bytes` at `offset`: short writes are looped (R3).

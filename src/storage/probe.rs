@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::class::{self, Known};
-use super::{Access, Dir, Kind, Mount, Storage, put, read_exact_at, write_all_at};
+use super::{Access, Dir, File, Kind, Mount, Storage, absent_is_fine, put, read_exact_at, write_all_at};
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::Nonce;
@@ -32,8 +32,8 @@ const STAGED: &[u8; 6] = b"staged";
 const WINNER: &[u8; 6] = b"winner";
 
 /// The names inside the probe's directory, and the file inside a published directory.
-const FROM: &str = "from";
-const FREE: &str = "free";
+pub(crate) const FROM: &str = "from";
+pub(crate) const FREE: &str = "free";
 const TAKEN: &str = "taken";
 const MARK: &str = "mark";
 const CONTENT: &str = "c";
@@ -217,17 +217,17 @@ fn unknown_fuse(mount: &Mount) -> String {
     )
 }
 
-/// The probe's own directory.
-struct Room<'a> {
+/// A directory to try things in, which leaves nothing.
+pub(crate) struct Room<'a> {
     storage: &'a dyn Storage,
     parent: &'a Dir,
     name: String,
-    dir: Dir,
+    pub(crate) dir: Dir,
 }
 
 impl<'a> Room<'a> {
     /// Makes the directory, works in it and removes it, also when the work fails.
-    fn with<T>(
+    pub(crate) fn with<T>(
         storage: &'a dyn Storage,
         env: &dyn Env,
         parent: &'a Dir,
@@ -257,7 +257,7 @@ impl<'a> Room<'a> {
 
     /// Removes what an attempt may have left: by name, because a listing may be stale. One that stays doesn't
     /// save the others.
-    fn clear(&self) -> io::Result<()> {
+    pub(crate) fn clear(&self) -> io::Result<()> {
         let mut cleared = Ok(());
         for name in [FROM, FREE, TAKEN, MARK] {
             let this = self.clear_name(name);
@@ -325,24 +325,26 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Makes a finished file, or a directory that holds one.
-    fn make(&self, primitive: Primitive, name: &str, bytes: &[u8]) -> io::Result<()> {
+    /// Creates a file to be published: for a rename of directories, in one.
+    pub(crate) fn create(&self, primitive: Primitive, name: &str) -> io::Result<File> {
         if primitive != Primitive::RenameDirectory {
-            return self.write(&self.dir, name, bytes);
+            return self.storage.create_exclusive(&self.dir, name);
         }
         self.storage.make_dir(&self.dir, name)?;
-        self.write(&self.storage.open_dir(&self.dir, name)?, CONTENT, bytes)
+        self.storage.create_exclusive(&self.storage.open_dir(&self.dir, name)?, CONTENT)
     }
 
-    fn write(&self, dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let file = self.storage.create_exclusive(dir, name)?;
+    /// Makes a finished file, or a directory that holds one.
+    fn make(&self, primitive: Primitive, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.create(primitive, name)?;
         let written = write_all_at(self.storage, &file, bytes, 0);
         // Closed before it is removed: NFS keeps an open file's inode under a name of its own in the
         // directory.
         written.and(self.storage.close(file))
     }
 
-    fn publish(&self, primitive: Primitive, to: &str) -> io::Result<()> {
+    /// Gives what was made as [`FROM`] another name.
+    pub(crate) fn publish(&self, primitive: Primitive, to: &str) -> io::Result<()> {
         match primitive {
             Primitive::RenameDirectory => self.storage.rename(&self.dir, FROM, &self.dir, to),
             _ => put::put(self.storage, primitive, &self.dir, FROM, &self.dir, to),
@@ -372,12 +374,17 @@ impl<'a> Room<'a> {
         if primitive == Primitive::RenameDirectory { Kind::Directory } else { Kind::File }
     }
 
+    /// Its directory, opened anew.
+    pub(crate) fn afresh(&self) -> io::Result<Dir> {
+        self.storage.open_dir(self.parent, &self.name)
+    }
+
     /// Makes a mark in a directory that was listed before, and looks for it in one opened afresh.
     fn listing(&self) -> io::Result<Finding> {
         self.clear()?;
         self.storage.list(&self.dir)?;
-        self.write(&self.dir, MARK, b"")?;
-        let names = self.storage.list(&self.storage.open_dir(self.parent, &self.name)?)?;
+        self.make(Primitive::Link, MARK, b"")?;
+        let names = self.storage.list(&self.afresh()?)?;
         let shows = names.iter().any(|name| name == MARK);
         Ok(if shows { Finding::Good } else { Finding::Wrong("opened afresh doesn't show a new name") })
     }
@@ -412,13 +419,6 @@ fn finding_of(error: io::Error) -> io::Result<Finding> {
         return Err(error);
     }
     Ok(Finding::failed(&error))
-}
-
-fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
 }
 
 #[cfg(test)]
