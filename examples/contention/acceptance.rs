@@ -56,18 +56,19 @@ fn the_length_of_the_log_doesnt_enter() {
     }
 }
 
-/// Seconds after `from` until no four bins in a row carry less than 0.6 of `rate` any more, and all from then
-/// on together at least 0.95 of it.
-fn recovers(scenario: &Scenario, figures: &Figures, from: f64, rate: f64) -> f64 {
+/// Seconds after `from` until the load is carried: from then on no four bins in a row carry less than 0.6 of
+/// `rate`, and all together carry at least 0.95 of it. None if that never comes.
+fn recovers(scenario: &Scenario, figures: &Figures, from: f64, rate: f64) -> Option<f64> {
     const WIDTH: usize = 4;
     let bin_seconds = scenario.seconds / BINS as f64;
     let first = (from / bin_seconds).ceil() as usize;
     let mean = |bins: &[f64]| bins.iter().sum::<f64>() / bins.len() as f64;
-    let bad = (first..=BINS - WIDTH).rev().find(|bin| mean(&figures.series[*bin..bin + WIDTH]) < 0.6 * rate);
-    let at = bad.map_or(first, |bad| bad + 1);
-    let later = mean(&figures.series[at..]);
-    assert!(later >= 0.95 * rate, "{later} of {rate} parts/s from then on");
-    at as f64 * bin_seconds - from
+    let mut starts = first..=BINS - WIDTH;
+    let at = starts.find(|at| {
+        let later = &figures.series[*at..];
+        later.windows(WIDTH).all(|bins| mean(bins) >= 0.6 * rate) && mean(later) >= 0.95 * rate
+    })?;
+    Some(at as f64 * bin_seconds - from)
 }
 
 fn disturbed(store: Store, producers: u32, name: &str) -> (Scenario, Figures) {
@@ -77,32 +78,42 @@ fn disturbed(store: Store, producers: u32, name: &str) -> (Scenario, Figures) {
     (scenario, figures)
 }
 
+/// Holds a disturbed run, in which `load` times of what was offered before is offered in the end, to ten turns.
+#[track_caller]
+fn check_recovery(store: Store, producers: u32, name: &str, load: f64) {
+    let what = format!("{name}, {} s, N = {producers}", store.serialised);
+    let offered = load * steady(Policy::Paced, store, producers).offered_each * f64::from(producers);
+    let (scenario, figures) = disturbed(store, producers, name);
+    // Turns as long as they were before, and a bin of the series, which is what can be told apart.
+    let bound = 10.0 * interval(&store, producers) + scenario.seconds / BINS as f64;
+    // What passes is over then; what lasts has to be borne.
+    let lasts = name == "five times as slow for ten turns";
+    let at = if lasts { 0 } else { scenario.disturbances.len() - 1 };
+    let after = recovers(&scenario, &figures, scenario.disturbances[at].0, offered);
+    let after = after.unwrap_or_else(|| panic!("{what}: it never recovers"));
+    assert!(after <= bound, "{what}: {after:.1} s of {bound:.1}");
+}
+
 #[test]
 fn it_recovers_within_ten_turns() {
     for store in stores() {
         for producers in [64, 256, 1024] {
-            let offered = steady(Policy::Paced, store, producers).offered_each * f64::from(producers);
-            let turn = interval(&store, producers);
-            let cases = [
-                ("N doubles", 2.0, 2.0),
-                ("half die", 0.5, 1.0),
-                ("five times as slow for 30 s", 1.0, 1.0),
-                ("five times as slow for ten turns", 0.25, 5.0),
-            ];
-            for (name, load, slower) in cases {
-                let what = format!("{name}, {} s, N = {producers}", store.serialised);
-                let (scenario, figures) = disturbed(store, producers, name);
-                // A turn is as long as it has become; a bin of the series is what can be told apart.
-                let bound = 10.0 * turn * slower + scenario.seconds / BINS as f64;
-                // Twice as many take twice as long until as much waits as goes into a commit.
-                let load = if name == "N doubles" { load / 2.0 } else { load };
-                // What passes is over then; what lasts has to be borne.
-                let at = if slower > 1.0 { 0 } else { scenario.disturbances.len() - 1 };
-                let last = scenario.disturbances[at].0;
-                let after = recovers(&scenario, &figures, last, load * offered);
-                assert!(after <= bound, "{what}: {after:.1} s of {bound:.1}");
-            }
+            check_recovery(store, producers, "N doubles", 2.0);
+            check_recovery(store, producers, "half die", 0.5);
+            check_recovery(store, producers, "five times as slow for 30 s", 1.0);
+            check_recovery(store, producers, "five times as slow for ten turns", 0.25);
         }
+    }
+}
+
+/// As above; what becomes of it doesn't hang on N, but at this many nothing may be quadratic either.
+#[test]
+#[ignore = "a minute and a half where it isn't optimised; CI runs it optimised"]
+fn ten_thousand_recover_within_ten_turns() {
+    for store in stores() {
+        check_recovery(store, 10_000, "N doubles", 2.0);
+        check_recovery(store, 10_000, "half die", 0.5);
+        check_recovery(store, 10_000, "five times as slow for ten turns", 0.25);
     }
 }
 

@@ -97,6 +97,8 @@ pub fn disturbances(seed: u64, store: Store, producers: u32) -> Vec<(String, Sce
         Scenario { seconds: 2.0 * steady.seconds, measure_from: 1.5 * steady.seconds, ..steady.clone() };
     // Ten turns of the store as slow as it then is, with a load that it still carries.
     let jump = 30.0f64.max(50.0 * turn);
+    // Ten turns to recover in, and as many to show that it has.
+    let doubled = (20.0 * turn).max(30.0);
     // Rare parts, so that each instant's are in before the next; some turns apart, each from a pause.
     let rare = Scenario {
         offered_each: (0.1 / turn).min(steady.offered_each),
@@ -109,7 +111,10 @@ pub fn disturbances(seed: u64, store: Store, producers: u32) -> Vec<(String, Sce
     let short = vec![(middle, Disturbance::Slower(5.0)), (middle + 30.0, Disturbance::Slower(1.0))];
     let pause = vec![(middle, Disturbance::Pause), (middle * 1.5, Disturbance::Resume)];
     vec![
-        ("N doubles".into(), at_middle(vec![(middle, Disturbance::Join(producers))])),
+        (
+            "N doubles".into(),
+            Scenario { seconds: middle + doubled, ..at_middle(vec![(middle, Disturbance::Join(producers))]) },
+        ),
         ("half die".into(), at_middle(vec![(middle, Disturbance::HalfDie)])),
         (
             "five times as slow for 30 s".into(),

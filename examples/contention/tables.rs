@@ -23,7 +23,8 @@ pub fn time(seconds: f64) -> String {
 
 /// One table for each store and kind of run.
 pub fn markdown(rows: &[Row]) -> String {
-    let mut text = String::new();
+    let seed = rows.first().map_or(0, |row| row.scenario.seed);
+    let mut text = format!("# Figures of `examples/contention`, seed {seed}\n");
     let mut heading = String::new();
     for row in rows {
         let own = format!("{}: {}", row.table, row.store);

@@ -105,11 +105,13 @@ impl Default for Knobs {
 #[derive(Clone, Debug, Default)]
 pub struct Dac {
     knobs: Knobs,
-    /// Each at most a few times the least before it: a collapse, in which every attempt waits behind a crowd,
-    /// isn't taken for the store's pace for good.
+    /// Each at most a few times the least before it, the first than what others say: a collapse, in which every
+    /// attempt waits behind a crowd, isn't taken for the store's pace for good.
     costs: VecDeque<Duration>,
     /// The lesser of the last two.
     recent: Duration,
+    /// What records of others said of the cost of an attempt, when last asked.
+    others: Duration,
     last: Option<Attempt>,
     /// The first turn was had.
     is_warm: bool,
@@ -223,6 +225,7 @@ impl Pacing for Dac {
         if seen.parts == 0 {
             return Verdict::Hold(self.knobs.hold_max);
         }
+        self.others = seen.attempt_of_others.min(self.knobs.cost_max);
         let interval = self.interval(seen);
         let mut turn = self.turn.unwrap_or_else(|| Turn {
             jitter: unit(seen.random as u32),
@@ -246,7 +249,8 @@ impl Pacing for Dac {
     }
 
     fn note(&mut self, attempt: &Attempt) {
-        let least_before = self.cost();
+        // Who hasn't attempted yet has what others say.
+        let least_before = if self.costs.is_empty() { self.others } else { self.cost() };
         if self.costs.len() >= COSTS_KEPT {
             self.costs.pop_front();
         }

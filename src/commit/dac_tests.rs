@@ -170,6 +170,21 @@ fn a_collapse_isnt_taken_for_the_pace_of_the_store() {
     assert_eq!(dac.cost(), 3 * MS, "and the first that didn't says so");
 }
 
+/// Where as many again join, their first attempts all stand in one queue.
+#[test]
+fn a_newcomer_takes_the_pace_of_the_store_from_others_and_not_from_the_crowd_it_came_with() {
+    let known = Observed { attempt_of_others: 3 * MS, ..seen(100) };
+    let mut dac = Dac::default();
+    hold(&mut dac, &known);
+    dac.note(&attempt(9000 * MS, true));
+    assert_eq!(dac.cost(), 12 * MS, "as of who has attempted before");
+    assert!(close(interval(dac.clone(), &known), 3 * MS * 200), "so it is a producer as all others");
+    let mut alone = Dac::default();
+    hold(&mut alone, &seen(100));
+    alone.note(&attempt(9000 * MS, true));
+    assert_eq!(alone.cost(), 9000 * MS, "where nobody says anything the own attempt counts");
+}
+
 #[test]
 fn a_queue_that_was_met_says_how_many_are_there() {
     let mut dac = warm(&[3 * MS]);
