@@ -1,7 +1,7 @@
 //! A run of a million steps in one process: what it takes of memory and disk stays as it was after a
 //! thousand, and no operation asks more of the filesystem.
 //!
-//!     cargo run --release --example long_run -- [--steps N] [DIRECTORY]
+//!     cargo run --release --example long_run -- [--steps N] [--slice-bytes N] [DIRECTORY]
 //!
 //! Each cycle is one segment of 16 versions: 13 steps that are published and delivered, a checkpoint, and a
 //! reclaim that keeps two checkpoints, which writes a Drop and a Floor. So versions are equal modulo the
@@ -27,7 +27,6 @@ const SEGMENT: u32 = 16;
 /// Control records of a cycle: a Checkpoint, a Drop, a Floor.
 const CONTROL: u64 = 3;
 const STEPS_PER_CYCLE: u64 = SEGMENT as u64 - CONTROL;
-const SLICE_BYTES: usize = 4096;
 /// Past 66 segments marks are being pruned, and a cycle is like the next.
 const FIRST_CYCLES: u64 = 80;
 
@@ -40,20 +39,21 @@ struct Job {
     producer: Producer,
     run: Run,
     consumer: Consumer,
+    slice_bytes: usize,
     cycles: u64,
     control_seen: Vec<String>,
 }
 
 impl Job {
-    fn new(root: &Path) -> Result<Self, Failure> {
+    fn new(root: &Path, slice_bytes: usize) -> Result<Self, Failure> {
         let options = Options::new().segment_size(SEGMENT).durability(Durability::Unsynced);
         let store = Store::open_or_create(root, options)?;
         let producer = store.producer("tok-000")?;
         let run = store.group("long-run")?.begin(Start::Beginning)?;
         // Alone, so that no thread of its own looks when it likes.
         let consumer = run.consumer_with(Share::WHOLE, ConsumerOptions::new().window_steps(0))?;
-        let control_seen = Vec::new();
-        Ok(Self { root: root.to_path_buf(), store, producer, run, consumer, cycles: 0, control_seen })
+        let (root, control_seen) = (root.to_path_buf(), Vec::new());
+        Ok(Self { root, store, producer, run, consumer, slice_bytes, cycles: 0, control_seen })
     }
 
     fn steps(&self) -> u64 {
@@ -63,7 +63,8 @@ impl Job {
     fn publish(&mut self) -> Result<(), Failure> {
         let step = self.producer.next_sequence().get();
         let mut draft = self.producer.draft()?;
-        draft.add_slice(&[step as u8; SLICE_BYTES], Counts { samples: 1, tokens: SLICE_BYTES as u64 })?;
+        let slice = vec![step as u8; self.slice_bytes];
+        draft.add_slice(&slice, Counts { samples: 1, tokens: slice.len() as u64 })?;
         self.producer.publish_now(draft, format!("{:020}", step + 1))?;
         Ok(())
     }
@@ -72,7 +73,8 @@ impl Job {
         let expected = self.consumer.position().step;
         let batch = self.consumer.next_batch_timeout(Duration::from_secs(60))?.ok_or("the stream ended")?;
         let slice = batch.slices().next().ok_or("a step without a slice")??;
-        if batch.step() != expected || slice.iter().any(|byte| *byte != expected.get() as u8) {
+        let is_whole = slice.len() == self.slice_bytes;
+        if batch.step() != expected || !is_whole || slice.iter().any(|byte| *byte != expected.get() as u8) {
             return Err(format!("step {} was delivered where {expected} was due", batch.step()).into());
         }
         Ok(())
@@ -125,13 +127,16 @@ impl Job {
 }
 
 fn main() -> Result<(), Failure> {
-    let mut steps = 1_000_000u64;
+    let (mut steps, mut slice_bytes) = (1_000_000u64, 4096usize);
     let mut directory = None;
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         if argument == "--steps" {
             let given = arguments.next().ok_or("--steps needs a number")?;
             steps = given.to_string_lossy().parse()?;
+        } else if argument == "--slice-bytes" {
+            let given = arguments.next().ok_or("--slice-bytes needs a number")?;
+            slice_bytes = given.to_string_lossy().parse()?;
         } else {
             directory = Some(PathBuf::from(argument));
         }
@@ -140,7 +145,7 @@ fn main() -> Result<(), Failure> {
         Some(directory) => tempfile::tempdir_in(directory)?,
         None => tempfile::tempdir()?,
     };
-    let mut job = Job::new(&scratch.path().join("store"))?;
+    let mut job = Job::new(&scratch.path().join("store"), slice_bytes)?;
     let most = (steps / STEPS_PER_CYCLE).max(FIRST_CYCLES * 2);
     let mut marks = vec![FIRST_CYCLES];
     while marks.last().is_some_and(|last| last * 10 < most) {
