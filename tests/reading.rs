@@ -7,6 +7,8 @@
 //! - Hostile bytes are typed errors that name path and step: never a panic, a signal, or other bytes.
 //! - Calls per publish, open and step don't grow with the log (P9), and keep to the budgets.
 
+#[path = "reading/crowd.rs"]
+mod crowd;
 #[path = "reading/golden.rs"]
 mod golden;
 #[path = "reading/mounts.rs"]
@@ -18,7 +20,7 @@ mod together;
 #[path = "reading/waited.rs"]
 mod waited;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ use batchweave::{
     ReadMode, Result, Settings, Share, Start, Step, Store,
 };
 use batchweave_sim::{Fault, Memory, Outcome, Plan, Seeded, SkipZeros};
-use support::{PATH, PAUSE, publish};
+use support::{PAUSE, publish};
 
 const MODES: [ReadMode; 2] = [ReadMode::Map, ReadMode::Copy];
 
@@ -323,35 +325,6 @@ fn in_child(test: &str, variable: &str) {
     assert!(status.success(), "{test} in a child: {status}");
 }
 
-#[test]
-fn ten_thousand_held_slices_need_few_descriptors() {
-    in_child("holding_ten_thousand_slices_with_256_descriptors", "BATCHWEAVE_TEST_CHILD");
-}
-
-#[test]
-#[ignore = "runs in a child of `ten_thousand_held_slices_need_few_descriptors`, whose limit it lowers"]
-fn holding_ten_thousand_slices_with_256_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let hard = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(256), maximum: hard }).unwrap();
-    let home = Home::new(unsynced());
-    let mut producer = home.open(ReadMode::Map).producer("a").unwrap();
-    let slice = |number: usize| number.to_le_bytes().to_vec();
-    for commit in 0..1000 {
-        add(&mut producer, &(0..10).map(|index| slice(10 * commit + index)).collect::<Vec<_>>());
-    }
-    for mode in MODES {
-        let store = home.open(mode);
-        let mut consumer = consumer(&store, Share::WHOLE);
-        let batches: Vec<Batch> = (0..1000).map(|_| next(&mut consumer)).collect();
-        let held: Vec<_> = batches.iter().flat_map(Batch::slices).map(|slice| slice.unwrap()).collect();
-        assert_eq!(held.len(), 10_000);
-        for (number, held) in held.iter().enumerate() {
-            assert_eq!(held[..], slice(number));
-        }
-    }
-}
-
 /// Reads step 1 of a store in every way that there is; the first error.
 fn read_step(store: &Store) -> Result<Vec<Vec<u8>>> {
     let batch = store.batch(Step::new(1))?;
@@ -641,27 +614,6 @@ fn producers_by_turns_look_and_lose_no_link() {
         }
     }
     assert_eq!(links() - before, 10, "a link that is lost costs more than a look");
-}
-
-#[test]
-fn an_idle_consumer_probes_less_than_0_6_times_a_second() {
-    for depth in [0, 4] {
-        let env = Arc::new(Seeded::new(1));
-        let disk = Arc::new(Memory::new());
-        let store =
-            Store::open_or_create_on(Path::new(PATH), disk, env, support::options(), &remote()).unwrap();
-        publish(&mut store.producer("a").unwrap()).unwrap();
-        let run = store.run(Step::new(1)).unwrap();
-        let options = ConsumerOptions::new().window_steps(depth);
-        let mut consumer = run.consumer_with(Share::WHOLE, options).unwrap();
-        consumer.next_batch_timeout(Duration::from_secs(60)).unwrap_err();
-        let before = store.stats().calls;
-        consumer.next_batch_timeout(Duration::from_secs(3600)).unwrap_err();
-        let calls = store.stats().calls.since(&before);
-        // A probe opens the segment's directory anew, and then the name.
-        assert!(calls.open_dir < 3600 * 6 / 10 * 5 / 4, "{} probes in an hour", calls.open_dir);
-        assert!(calls.metadata() < 2 * 3600 * 6 / 10 * 5 / 4, "{} calls in an hour", calls.metadata());
-    }
 }
 
 #[test]

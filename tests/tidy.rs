@@ -223,16 +223,20 @@ fn crates_are_named_in_their_one_room() {
 }
 
 /// What the engine never does, so what its sources never name: where a lock would hang, a map would be a
-/// SIGBUS on a full disk, and a size would be the node's and not the job's.
+/// SIGBUS on a full disk, a page would be larger, and a size would be the node's and not the job's.
 #[test]
-fn locks_maps_for_writing_and_the_nodes_memory_are_named_nowhere() {
-    let never: [(&str, &[&str]); 4] = [
+fn locks_maps_for_writing_pages_and_the_nodes_memory_are_named_nowhere() {
+    let never: [(&str, &[&str]); 5] = [
         (
             "takes a file lock",
             &["flock(", "FlockOperation", "fcntl_lock", "F_SETLK", "F_OFD_SETLK", "lockf("],
         ),
         ("opens a file past the storage trait, whose methods are counted", &["fs::File", "OpenOptions"]),
         ("writes through a map, or cuts a file", &["MmapMut", "map_mut", "ftruncate", "OFlags::TRUNC"]),
+        (
+            "maps from within a file or takes a page for 4 KiB, where another machine's has 64",
+            &[".offset(", "page_size", "PAGE_SIZE", "PAGESIZE"],
+        ),
         (
             "sizes something by the node's memory",
             &["MemTotal", "meminfo", "sysinfo", "PhysPages", "PHYS_PAGES"],

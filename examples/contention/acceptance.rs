@@ -78,7 +78,7 @@ fn disturbed(store: Store, producers: u32, name: &str) -> (Scenario, Figures) {
     (scenario, figures)
 }
 
-/// Holds a disturbed run, in which `load` times of what was offered before is offered in the end, to ten turns.
+/// Holds a disturbed run, in which `load` times as much is offered in the end as was before, to ten turns.
 #[track_caller]
 fn check_recovery(store: Store, producers: u32, name: &str, load: f64) {
     let what = format!("{name}, {} s, N = {producers}", store.serialised);

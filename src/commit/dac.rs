@@ -105,8 +105,8 @@ impl Default for Knobs {
 #[derive(Clone, Debug, Default)]
 pub struct Dac {
     knobs: Knobs,
-    /// Each at most a few times the least before it, the first than what others say: a collapse, in which every
-    /// attempt waits behind a crowd, isn't taken for the store's pace for good.
+    /// Each at most a few times the least before it, and the first of what others say: a collapse, in which
+    /// every attempt waits behind a crowd, isn't taken for the store's pace for good.
     costs: VecDeque<Duration>,
     /// The lesser of the last two.
     recent: Duration,

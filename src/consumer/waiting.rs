@@ -142,12 +142,14 @@ impl Reader {
         advanced
     }
 
+    /// Fifteen sixteenths to the whole of an interval, since its bounds are bounds, jittered or not: a longer
+    /// one would show a step later than is promised, a shorter one cost more probes.
     fn jittered(&self, interval: Duration) -> Duration {
         let mut byte = [0x80];
         // Without entropy there is no jitter, which costs evenness only.
         let _ = self.log.env.entropy(&mut byte);
         let [byte] = byte;
-        interval.mul_f64(0.875 + f64::from(byte) / 1024.0)
+        interval.mul_f64(0.9375 + f64::from(byte) / 4096.0).max(PROBE_INTERVAL_MIN)
     }
 }
 
