@@ -91,10 +91,11 @@ fn open_again(store: &Store) -> Producer {
     opened.expect("a name can be opened again once the error has passed")
 }
 
-/// A passing error of the system is never taken for damage, a zombie or a lost race.
+/// A passing error of the system is never taken for damage, a zombie or a lost race; and it says where.
 fn check_kind(error: &Error) {
     let kinds = [ErrorKind::Io, ErrorKind::Full, ErrorKind::Invalid];
     assert!(kinds.contains(&error.kind()), "a passing error became {error:?}");
+    assert!(error.path().is_some(), "an error names no path: {error:?}");
 }
 
 /// Every call of one publish fails once, in every way.

@@ -60,6 +60,11 @@ impl<W: Write> Encoder<W> {
         zstd::stream::write::Encoder::new(sink, level).map(Self)
     }
 
+    /// Where it writes to.
+    pub fn sink(&self) -> &W {
+        self.0.get_ref()
+    }
+
     /// Ends the frame and gives the sink back.
     ///
     /// # Errors
@@ -81,6 +86,11 @@ impl<W: Write> Encoder<W> {
     /// Always `Unsupported`; writers ask [`AVAILABLE`] first.
     pub fn new(_sink: W, _level: i32) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Where it writes to.
+    pub fn sink(&self) -> &W {
+        &self.0
     }
 
     /// Gives the sink back.

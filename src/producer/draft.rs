@@ -5,6 +5,7 @@
 //! - Dropping a draft removes its file and frees its turn.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::order::Place;
@@ -170,7 +171,10 @@ impl Draft {
     /// As [`Draft::slice`]; `Full`, `Io`.
     pub fn add_slice(&mut self, bytes: &[u8], counts: Counts) -> Result<()> {
         let mut slice = self.slice()?;
-        slice.write_all(bytes).map_err(write_failed)?;
+        if let Err(error) = slice.write_all(bytes) {
+            drop(slice);
+            return Err(self.write_failed(error));
+        }
         slice.finish(counts)
     }
 
@@ -186,9 +190,10 @@ impl Draft {
         self.end_slices()?;
         let packed = match self.compression {
             Compression::Zstd(level) if codec::AVAILABLE && !bytes.is_empty() => {
-                let mut encoder = codec::Encoder::new(Vec::new(), level).map_err(write_failed)?;
-                encoder.write_all(bytes).map_err(write_failed)?;
-                Some(encoder.finish().map_err(write_failed)?)
+                let mut encoder =
+                    codec::Encoder::new(Vec::new(), level).map_err(|error| self.write_failed(error))?;
+                encoder.write_all(bytes).map_err(|error| self.write_failed(error))?;
+                Some(encoder.finish().map_err(|error| self.write_failed(error))?)
             }
             _ => None,
         };
@@ -199,7 +204,7 @@ impl Draft {
             codec: if packed.is_some() { Codec::Zstd } else { Codec::Raw },
             checksum: checksum::of(stored),
         };
-        self.append(stored).map_err(write_failed)
+        self.append(stored).map_err(|error| self.write_failed(error))
     }
 
     /// Sets the metadata: at most 64 KiB that readers get with the batch.
@@ -230,7 +235,7 @@ impl Draft {
         self.part.table = self.relative_end();
         let table = std::mem::take(&mut self.table).into_bytes();
         self.part.table_checksum = checksum::of(&table);
-        self.append(&table).map_err(write_failed)?;
+        self.append(&table).map_err(|error| self.write_failed(error))?;
         self.attached = true;
         Ok(())
     }
@@ -265,7 +270,7 @@ impl Draft {
 
     fn append_item(&mut self, bytes: &[u8]) -> Result<Item> {
         self.skip_to_multiple_of(8)?;
-        self.append(bytes).map_err(write_failed)?;
+        self.append(bytes).map_err(|error| self.write_failed(error))?;
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         Ok(Item { length, checksum: checksum::of(bytes) })
     }
@@ -276,14 +281,14 @@ impl Draft {
         if sink.end() != sealed.length || sealed.elsewhere.is_some() {
             return Err(self.invalid("the draft's file isn't as long as its header says"));
         }
-        sink.finish(&self.log, sealed.block.as_slice()).map_err(write_failed)
+        sink.finish(&self.log, sealed.block.as_slice()).map_err(|error| self.write_failed(error))
     }
 
     /// Appends its part to another file.
     pub(super) fn copy_into(&mut self, to: &mut Sink) -> Result<()> {
         self.check_whole()?;
         let Some(sink) = &mut self.sink else { return Err(self.invalid("the draft is finished already")) };
-        to.append(&self.log, sink).map_err(write_failed)
+        to.append(&self.log, sink).map_err(|error| self.write_failed(error))
     }
 
     /// Whether it can be published.
@@ -312,7 +317,7 @@ impl Draft {
         let (Some(sink), Some(offset)) = (&mut self.sink, end) else {
             return Err(self.invalid("a commit is at most i64::MAX bytes"));
         };
-        sink.skip_to(&self.log, offset).map_err(write_failed)
+        sink.skip_to(&self.log, offset).map_err(|error| self.write_failed(error))
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -338,7 +343,15 @@ impl Draft {
     }
 
     fn invalid(&self, what: &str) -> Error {
-        Error::new(ErrorKind::Invalid, what).at(self.log.path_of([crate::format::names::STAGE, &self.name]))
+        Error::new(ErrorKind::Invalid, what).at(self.path())
+    }
+
+    fn write_failed(&self, error: io::Error) -> Error {
+        Error::io("can't write the draft", error).at(self.path())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.log.path_of([crate::format::names::STAGE, &self.name])
     }
 }
 
@@ -348,10 +361,6 @@ impl Drop for Draft {
             discard(&self.log, &self.stage, &self.name);
         }
     }
-}
-
-fn write_failed(error: io::Error) -> Error {
-    Error::io("can't write the draft", error)
 }
 
 /// Writes one slice; see [`Draft::slice`].
@@ -390,7 +399,11 @@ impl SliceWriter<'_> {
     pub fn finish(self, counts: Counts) -> Result<()> {
         let (blocks, codec) = match self.stream {
             Stream::Raw(blocks) => (blocks, Codec::Raw),
-            Stream::Packed(encoder) => (encoder.finish().map_err(write_failed)?, Codec::Zstd),
+            Stream::Packed(encoder) => {
+                let path = encoder.sink().draft.path();
+                let failed = |error| Error::io("can't write the draft", error).at(path);
+                (encoder.finish().map_err(failed)?, Codec::Zstd)
+            }
         };
         blocks.finish(self.length, counts, codec)
     }
@@ -449,7 +462,7 @@ impl Blocks<'_> {
             let list = self.list.into_bytes();
             entry.checksum = checksum::of(&list);
             self.draft.skip_to_multiple_of(8)?;
-            self.draft.append(&list).map_err(write_failed)?;
+            self.draft.append(&list).map_err(|error| self.draft.write_failed(error))?;
         }
         self.draft.add_entry(entry);
         Ok(())
