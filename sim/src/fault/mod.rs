@@ -423,7 +423,10 @@ impl Storage for Fault {
 
     fn sync_file(&self, synced: &File) -> io::Result<()> {
         let synced = self.file(synced)?;
-        self.call(Method::SyncFile, synced.path(), |_| self.inner.sync_file(&synced.inner))
+        self.call(Method::SyncFile, synced.path(), |max| match max {
+            0 => Ok(()),
+            _ => self.inner.sync_file(&synced.inner),
+        })
     }
 
     fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
@@ -465,7 +468,10 @@ impl Storage for Fault {
 
     fn sync_dir(&self, synced: &Dir) -> io::Result<()> {
         let synced = self.dir(synced)?;
-        self.call(Method::SyncDir, synced.path(), |_| self.inner.sync_dir(&synced.inner))
+        self.call(Method::SyncDir, synced.path(), |max| match max {
+            0 => Ok(()),
+            _ => self.inner.sync_dir(&synced.inner),
+        })
     }
 
     fn remove(&self, parent: &Dir, name: &str) -> io::Result<()> {

@@ -145,7 +145,8 @@ impl Plan {
         self.rule(calls, Then::LoseReply(errno))
     }
 
-    /// These reads, writes and copies are short: `bytes` at most.
+    /// These reads, writes and copies are short: `bytes` at most. A sync that may move none is left out, and
+    /// said to be done.
     #[must_use]
     pub fn cut(self, calls: Match, bytes: usize) -> Self {
         self.rule(calls, Then::Cut(bytes))
@@ -245,7 +246,7 @@ impl Fate {
         Self { failure: Some(failure), ..Self::default() }
     }
 
-    /// It moves so many bytes at most.
+    /// It moves so many bytes at most; a sync that may move none is left out, and said to be done.
     pub fn is_cut(bytes_max: usize) -> Self {
         Self { bytes_max, ..Self::default() }
     }

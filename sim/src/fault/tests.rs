@@ -111,6 +111,22 @@ fn writes_reads_and_copies_are_cut() {
 }
 
 #[test]
+fn a_sync_that_may_move_nothing_is_left_out() {
+    let survives = |without: Option<Method>| {
+        let none = |plan: Plan, method| plan.cut(Match::method(method), 0);
+        let (memory, process) = on_memory(without.into_iter().fold(Plan::new(), none));
+        publish(&process).unwrap();
+        process.sync_dir(&process.open_root("/".as_ref()).unwrap()).unwrap();
+        memory.power_cut();
+        let root = memory.open_root("/".as_ref()).unwrap();
+        memory.open(&root, "v", Access::Read).ok().map(|file| memory.size(&file).unwrap())
+    };
+    assert_eq!(survives(None), Some(5));
+    assert_eq!(survives(Some(Method::SyncFile)), Some(0));
+    assert_eq!(survives(Some(Method::SyncDir)), None);
+}
+
+#[test]
 fn delays_sleep_through_the_env() {
     let env = Arc::new(Seeded::new(0));
     let plan = Plan::new()
