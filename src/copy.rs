@@ -294,8 +294,10 @@ fn move_in(
     }
     if durability == Durability::Synced {
         let parent = dest.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = seams.storage.open_root(parent.unwrap_or(Path::new("."))).map_err(failed)?;
-        seams.storage.sync_dir(&parent).map_err(failed)?;
+        let open = || seams.storage.open_root(parent.unwrap_or(Path::new("."))).map_err(failed);
+        seams.storage.sync_dir(&open()?).map_err(failed)?;
+        // A dead disk may say that it has synced a directory, but it opens none (XFS, once it has shut down).
+        open()?;
     }
     Ok(())
 }

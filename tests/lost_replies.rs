@@ -6,6 +6,8 @@
 //! - Nothing of unknown outcome is cleaned up (R2); a file whose sync or close failed isn't published (R3);
 //!   after a failed sync of a directory only a producer opened anew tells (R3).
 
+#[path = "lost_replies/dead_disk.rs"]
+mod dead_disk;
 #[path = "lost_replies/drafts.rs"]
 mod drafts;
 #[path = "lost_replies/patience.rs"]

@@ -276,7 +276,8 @@ fn sync_holder(log: &Log, version: Version) -> Result<(), Failure> {
     }
     let segment = version.segment(log.segment_size());
     let Some(dir) = log.open_segment(segment).map_err(Failure::Unknown)? else { return Ok(()) };
-    sync(log, &dir, version).map(drop)
+    sync(log, &dir, version)?;
+    marks::moved_on(log, segment).map(drop).map_err(Failure::Unknown)
 }
 
 /// What a sync of a commit's directory has come to.
@@ -290,6 +291,9 @@ enum Synced {
 
 /// R3: makes a commit's name durable. A failed sync isn't tried again: the next one may succeed and prove
 /// nothing.
+///
+/// A sync that succeeds proves nothing either if the disk is dead: XFS that has shut down finds nothing to be
+/// written any more. But it opens nothing any more, so a look at the marks comes before the acknowledgement.
 fn sync(log: &Log, dir: &Dir, version: Version) -> Result<Synced, Failure> {
     if !log.is_synced() {
         return Ok(Synced::Durable);
