@@ -1,8 +1,8 @@
-# Filesystems of one host: two mounts are one filesystem bound to two places.
+# Filesystems of one host: two mounts are one filesystem bound to two places; or a disk that the trial mounts.
 
 packages() {
   case $KIND in
-    xfs) echo xfsprogs ;;
+    xfs | xfs-power) echo xfsprogs ;;
     btrfs) echo btrfs-progs ;;
     exfat) echo exfatprogs exfat-fuse ;;
     tmpfs | overlay) ;;
@@ -13,9 +13,11 @@ packages() {
 commands() {
   case $KIND in
     xfs) echo mkfs.xfs ;;
+    xfs-power) echo mkfs.xfs losetup ;;
     btrfs) echo mkfs.btrfs ;;
     exfat) echo mkfs.exfat mount.exfat-fuse losetup /dev/fuse ;;
     tmpfs | overlay) ;;
+    ext4-power) echo mkfs.ext4 losetup ;;
     *) echo mkfs.ext4 ;;
   esac
 }
@@ -26,6 +28,18 @@ image() {
   shift
   "$@" "$W/image" >/dev/null
   mount -o loop "$W/image" "$A"
+}
+
+# Makes a filesystem in memory, whose device is $DEVICE. The loop device is mounted again and again, so what
+# keeps it is that this process has it open.
+power() {
+  mkdir "$W/memory"
+  mount -t tmpfs -o size=400M memory "$W/memory"
+  disk memory/image 300M
+  "$@" "$W/memory/image"
+  DEVICE=$(losetup --find --show "$W/memory/image")
+  exec 9<"$DEVICE"
+  losetup -d "$DEVICE"
 }
 
 # Where the kernel has no exFAT. Detached while it is in use, the loop device goes when the mount does.
@@ -57,6 +71,8 @@ start() {
     small-bytes) image 24M mkfs.ext4 -q -F ;;
     small-inodes) image 256M mkfs.ext4 -q -F -N 1024 ;;
     read-only) image 256M mkfs.ext4 -q -F ;;
+    ext4-power) power mkfs.ext4 -q -F; return ;;
+    xfs-power) power mkfs.xfs -q -f; return ;;
   esac
   mount --bind "$A" "$B"
   [ "$KIND" != read-only ] || mount -o remount,bind,ro "$B"

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
-use crate::{Result, fresh, keep_contract, killed, race, reclaim};
+use crate::{Result, fresh, keep_contract, killed, power, race, reclaim};
 
 /// How long anybody waits for a word.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -33,6 +33,8 @@ pub(crate) enum Task {
     Trainer { store: PathBuf, journal: PathBuf, steps: u64 },
     /// Reads as it is told to.
     Reader { store: PathBuf },
+    /// Works until the power is cut.
+    Life { store: PathBuf, plan: power::Plan },
     /// The contract suite.
     Contract { root: PathBuf },
 }
@@ -50,6 +52,9 @@ impl Task {
                 vec!["trainer".to_owned(), text(store), text(journal), steps.to_string()]
             }
             Self::Reader { store } => vec!["reader".to_owned(), text(store)],
+            Self::Life { store, plan } => {
+                ["life".to_owned(), text(store)].into_iter().chain(plan.words()).collect()
+            }
             Self::Contract { root } => vec!["contract".to_owned(), text(root)],
         };
         serde_json::json!({ "parent": getpid().as_raw_pid(), "words": words }).to_string()
@@ -83,6 +88,9 @@ fn try_live(task: &str) -> Result<()> {
         ["watcher", store, steps] => fresh::watch(store.as_ref(), steps.parse()?),
         ["trainer", store, journal, steps] => killed::train(store.as_ref(), journal.as_ref(), steps.parse()?),
         ["reader", store] => reclaim::read(store.as_ref()),
+        ["life", store, operation, moment, call, left_out] => {
+            power::Plan::parse([operation, moment, call, left_out])?.live(store.as_ref())
+        }
         ["contract", root] => {
             keep_contract(root.as_ref());
             Ok(())

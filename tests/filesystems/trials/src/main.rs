@@ -2,7 +2,8 @@
 //!
 //! - `all A B`: A and B are one directory, seen through two mounts ("nodes"). Each trial makes a store of its
 //!   own there and says on one line how it ended; the next goes on whatever the one before has found.
-//! - `full`, `read-only` and `refused` are for the filesystems that are small, read-only or won't do.
+//! - `full`, `read-only` and `refused` are for the filesystems that are small, read-only or won't do; `power`
+//!   is for those on a disk that it may mount itself.
 //! - What a trial draws comes from the seed, which is said; when a signal arrives it doesn't decide.
 //! - Every wait has an end, and no child outlives the program (see `child`).
 //! - Exits with 0 if all holds, 1 if not.
@@ -15,6 +16,7 @@
 //! | `reclaim` | a reclaim against a reader that lags behind |
 //! | `zombie` | a stopped producer whose name is opened on the other mount |
 //! | `loud` | two mounts that remember absent names, on which a store can't live |
+//! | `power` | power cuts at drawn calls, by shutting the filesystem down |
 //! | `room` | a disk that runs full |
 //! | `refused` | who can't write, and mounts on which no store may be made |
 #![expect(
@@ -28,6 +30,7 @@ mod judge;
 mod killed;
 mod loud;
 mod part;
+mod power;
 mod race;
 mod random;
 mod reclaim;
@@ -81,6 +84,17 @@ enum Verb {
         b: PathBuf,
         /// The same directory without the mounts between
         truth: PathBuf,
+    },
+    /// The power is cut, again and again, on a disk that isn't mounted yet; needs root
+    Power {
+        #[command(flatten)]
+        disk: power::Disk,
+        /// What is drawn comes from it
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// 1 is a taste; more are so many times 50 cuts in each operation
+        #[arg(long, default_value_t = 1)]
+        times: u64,
     },
     /// Readers on a read-only mount, while a producer writes through another
     ReadOnly { writable: PathBuf, read_only: PathBuf },
@@ -177,6 +191,7 @@ fn main() -> ExitCode {
         }
         Verb::Full { directory, of } => say("full", || room::full(&directory, of)),
         Verb::Loud { a, b, truth } => say("loud", || loud::loud(&a, &b, &truth)),
+        Verb::Power { disk, seed, times } => say("power", || power::power(&disk, seed, times)),
         Verb::ReadOnly { writable, read_only } => {
             say("read-only", || refused::read_only(&writable, &read_only))
         }

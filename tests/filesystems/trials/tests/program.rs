@@ -46,3 +46,13 @@ fn a_mount_that_is_fit_is_not_refused() {
     assert_eq!(verdicts(&output), ["refused FAIL"], "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn a_disk_that_cannot_be_mounted_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    let output = trials(&["power", "/dev/null", text(home.path()), "--kind", "ext4"]);
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said.starts_with("power FAIL"), "{said}");
+    assert!(said.contains("the disk can't be mounted"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
