@@ -18,6 +18,7 @@ use crate::id::Segment;
 use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::{Log, marks, may_be_stale, read};
 use crate::name::Name;
+use crate::options::Primitive;
 use crate::storage::{Access, Dir, Kind, Names, read_exact_at};
 
 /// The segments that there are names for.
@@ -94,13 +95,18 @@ pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> S
     first
 }
 
-/// The segments that have an index now.
+/// The segments that have an index now. A directory that has lost its file (primitive 3) is none.
 ///
 /// # Errors
 /// The system's.
 pub(super) fn indexes(log: &Log) -> io::Result<BTreeSet<Segment>> {
     let dir = log.storage.open_dir(&log.root(), names::INDEX)?;
-    Ok(log.storage.list(&dir)?.iter().filter_map(names::parse_segment).collect())
+    let listed = log.storage.list(&dir)?;
+    let mut found: BTreeSet<Segment> = listed.iter().filter_map(names::parse_segment).collect();
+    if log.identity.primitive == Primitive::RenameDirectory {
+        found.retain(|segment| log.storage.kind(&dir, &names::segment(*segment)).is_ok());
+    }
+    Ok(found)
 }
 
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {

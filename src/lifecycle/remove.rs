@@ -52,20 +52,40 @@ impl<'l> Remover<'l> {
 
     fn file_in(&self, dir: &Dir, name: &str) -> Result<Freed> {
         let storage = &*self.log.storage;
-        let bytes = match storage.open(dir, name, Access::Read).and_then(|file| storage.size(&file)) {
-            Ok(bytes) => bytes,
-            Err(error) if may_be_stale(&error) => return Ok(Freed::default()),
-            // What can't be read can be dead all the same.
-            Err(_) => 0,
-        };
+        // What can't be read can be dead all the same, and so is a directory that a stop has left without its
+        // file (primitive 3).
+        let opened = storage.open(dir, name, Access::Read);
+        let bytes = opened.and_then(|file| storage.size(&file)).unwrap_or(0);
         let removed = if self.dry_run { Ok(()) } else { storage.remove(dir, name) };
         match removed {
             Ok(()) => Ok(Freed { count: 1, bytes }),
             Err(error) if may_be_stale(&error) => Ok(Freed::default()),
-            // A client keeps what a reader has open under a name of its own, where a file is a directory with
-            // one file (primitive 3) in that: the next reclaim finds it empty.
-            Err(error) if is_not_empty(&error) => Ok(Freed::default()),
+            Err(error) if is_not_empty(&error) => {
+                self.move_out(dir, name);
+                Ok(Freed { count: 1, bytes })
+            }
             Err(error) => Err(Error::io("can't remove what nobody needs", error)),
+        }
+    }
+
+    /// Where a file is a directory with one file (primitive 3), some clients keep what a reader has open in
+    /// there, under a name of their own. In its place it would pass for a file that somebody else has
+    /// removed, so it goes to stage/, where it is litter: gone with the second reclaim after the reader is. A
+    /// mount that refuses keeps it until then.
+    fn move_out(&self, dir: &Dir, name: &str) {
+        if self.parent == names::STAGE {
+            return;
+        }
+        let storage = &*self.log.storage;
+        let moved =
+            self.log.nonce().map(|nonce| names::staged_control("removed", nonce)).and_then(|staged| {
+                let stage = storage.open_dir(&self.log.root(), names::STAGE);
+                stage
+                    .and_then(|stage| storage.rename(dir, name, &stage, &staged))
+                    .map_err(|error| Error::io("can't move what a reader has open to stage/", error))
+            });
+        if let Err(error) = moved {
+            tracing::debug!(%error, name, "it stays in its place until nobody has it open");
         }
     }
 

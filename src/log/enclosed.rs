@@ -168,11 +168,12 @@ impl Storage for Enclosed {
         if !self.enclosing(within, name) {
             return self.0.kind(&within.dir, name);
         }
-        match self.0.kind(&within.dir, name)? {
-            // One without content is a name that is being removed.
-            Kind::Directory => Ok(Kind::File),
-            Kind::File | Kind::Other => Ok(Kind::Other),
+        if self.0.kind(&within.dir, name)? != Kind::Directory {
+            return Ok(Kind::Other);
         }
+        // One without content is a name that is being removed: nothing is there.
+        let inner = self.0.open_dir(&within.dir, name)?;
+        Ok(if self.0.kind(&inner, CONTENT)? == Kind::File { Kind::File } else { Kind::Other })
     }
 
     fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use batchweave::format::names;
-use batchweave::{Durability, Options, ReclaimOptions, Settings};
+use batchweave::{Durability, Options, Primitive, ReclaimOptions, Settings};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan};
 use parking_lot::Mutex;
 
@@ -20,9 +20,10 @@ fn plan() -> ReclaimOptions {
 
 /// Ten segments, one of them wholly rewound; of three checkpoints the oldest may go, and the segments before
 /// step 35 with it.
-fn prepared(options: Options) -> Memory {
+fn prepared(options: Options, primitive: Primitive) -> Memory {
     let disk = Memory::new();
-    let store = create(Arc::new(disk.clone()), 1, options, &Settings::new()).unwrap();
+    let mount = Arc::new(Fault::new(Arc::new(disk.clone()), mount_with(primitive)));
+    let store = create(mount, 1, options, &Settings::new()).unwrap();
     let mut a = store.producer("a").unwrap();
     group(&store, "g", 0);
     for _ in 0..60 {
@@ -68,8 +69,8 @@ fn check_left(disk: &Memory, done: &[String], how: &str) {
 }
 
 /// Stops before each call that changes anything; gives how many there were.
-fn stop_everywhere(options: Options) -> u64 {
-    let base = prepared(options);
+fn stop_everywhere(options: Options, primitive: Primitive) -> u64 {
+    let base = prepared(options, primitive);
     let done = base.fork();
     let report = open(done.clone(), 1002).unwrap().reclaim(&plan()).unwrap();
     assert_eq!((report.segments.count, report.indexes.count, report.dropped.len()), (4, 3, 1));
@@ -110,20 +111,27 @@ fn stop_everywhere(options: Options) -> u64 {
 
 #[test]
 fn a_reclaim_of_a_synced_store_is_stopped_anywhere() {
-    let points = stop_everywhere(options());
+    let points = stop_everywhere(options(), Primitive::Link);
     assert!(points > 4 * 17 + 3 + 10, "only {points} crash points");
 }
 
 #[test]
 fn a_reclaim_of_an_unsynced_store_is_stopped_anywhere_and_syncs_nothing() {
-    stop_everywhere(options().durability(Durability::Unsynced));
+    stop_everywhere(options().durability(Durability::Unsynced), Primitive::Link);
+}
+
+/// Each file is two names there, and a stop may leave the outer one.
+#[test]
+fn a_reclaim_of_directories_with_a_file_each_is_stopped_anywhere() {
+    let points = stop_everywhere(options(), Primitive::RenameDirectory);
+    assert!(points > 2 * 4 * 17 + 3 + 10, "only {points} crash points");
 }
 
 /// A Floor that another process has linked, and not synced, isn't what anything is removed by before it is
 /// durable.
 #[test]
 fn what_another_s_floor_allows_is_removed_once_that_is_durable() {
-    let base = prepared(options());
+    let base = prepared(options(), Primitive::Link);
     let disk = base.fork();
     // It stops right after its Floor has got its name.
     let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));

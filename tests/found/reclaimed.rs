@@ -8,7 +8,9 @@ use batchweave::storage::Storage;
 use batchweave::{
     CheckpointOptions, ErrorKind, MountClass, ReclaimOptions, RewindOptions, Settings, Start, Step, Store,
 };
-use batchweave_sim::{Alone, Choices, Class, Fault, Match, Memory, Method, Mount, Plan, Traits, errno};
+use batchweave_sim::{
+    Alone, Choices, Class, Fault, Links, Match, Memory, Method, Mount, Plan, Traits, errno,
+};
 
 use crate::support::{PATH, create, open, open_with, options, publish};
 
@@ -129,6 +131,40 @@ fn what_a_client_keeps_of_a_removed_file_is_no_fault() {
     assert_eq!(litter.count(), kept.len(), "{:?}", report.litter);
     drop(disk.create_exclusive(&indexes, "notes").unwrap());
     assert_eq!(open(disk, 3).unwrap().verify(|_| ()).unwrap().findings.len(), 1, "a stranger's is one");
+}
+
+/// A file that is a directory with one file kept what a reader had open under another name in it (exfat-fuse,
+/// NFS): the directory stayed in its place, and was called a purged commit.
+#[test]
+fn what_a_reader_has_open_is_moved_out_of_its_place_where_it_is_kept_in_a_directory() {
+    let disk = Memory::new();
+    let traits = Traits { links: Links::Nowhere, noreplace: false, ..Class::CloseToOpen.traits() };
+    let choices = Choices::replay(Vec::new());
+    let mount = Mount::with_traits(disk.clone(), Class::CloseToOpen, traits, choices, Arc::new(Alone));
+    let node: Arc<dyn Storage> = Arc::new(mount);
+    let store = create(node.clone(), 1, options(), &Settings::new()).unwrap();
+    let mut producer = store.producer("a").unwrap();
+    for _ in 0..70 {
+        publish(&mut producer).unwrap();
+    }
+    let reading = open_with(node.clone(), 2, &Settings::new()).unwrap();
+    let held: Vec<_> = (0..20).map(|step| reading.batch(Step::new(step)).unwrap()).collect();
+    let kept = |what: &str| {
+        let root = disk.open_root(Path::new(PATH)).unwrap();
+        disk.list(&disk.open_dir(&root, what).unwrap()).unwrap().len()
+    };
+    let segments = kept("log");
+    let options = ReclaimOptions::new().up_to(store.info().unwrap().next_step);
+    let mut seen = store.reclaim(&options).unwrap().control_seen;
+    assert!(kept("log") < segments, "segments are gone, whoever reads them");
+    assert!(kept("stage") > 0, "the test has lost its teeth: nothing was open");
+    check_clean(&store);
+    drop((held, reading));
+    for _ in 0..2 {
+        seen = store.reclaim(&options.clone().control_seen(seen)).unwrap().control_seen;
+    }
+    assert_eq!(kept("stage"), 0, "{seen:?}");
+    check_clean(&store);
 }
 
 /// A control file that a reclaim has seen twice is litter: where a server removes what others have open, its
