@@ -8,8 +8,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use batchweave::planted::Bug;
+use parking_lot::Mutex;
 
 /// Bugs, and the schedules within which each has to be caught.
 const LIMITS: [(Bug, u64); 35] = [
@@ -83,14 +85,22 @@ fn hunt(program: &Path, bug: &str, schedules: u64) -> (bool, String) {
 fn every_planted_bug_is_caught_and_without_one_nothing_is() {
     let program = build();
     assert_eq!(LIMITS.len(), Bug::ALL.len(), "every bug has its row");
-    let mut missed = Vec::new();
-    for (bug, schedules) in LIMITS {
-        let (caught, said) = hunt(&program, bug.name(), schedules);
-        println!("{said}");
-        if !caught {
-            missed.push(said);
+    // As many side by side as there are cores: each is a process of its own, and the longest take a minute.
+    let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((bug, schedules)) = LIMITS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (caught, said) = hunt(&program, bug.name(), *schedules);
+                    println!("{said}");
+                    if !caught {
+                        missed.lock().push(said);
+                    }
+                }
+            });
         }
-    }
+    });
+    let missed = missed.into_inner();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
     let (caught, said) = hunt(&program, "none", 500);
     assert!(!caught, "{said}");

@@ -3,15 +3,15 @@
 //! kept.
 //!
 //! `BATCHWEAVE_FUZZ_SECONDS` is how long each target gets, instead of a number of cases;
-//! `BATCHWEAVE_FUZZ_SEED`
-//! is another seed than the one of every run. Arguments are names of targets, or a file to run again after
-//! one.
+//! `BATCHWEAVE_FUZZ_SEED` is another seed than the one of every run. The argument is the name of a target,
+//! after it perhaps a file to run again.
 
 use std::alloc::System;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use batchweave_fuzz_targets::mutate::Mutator;
@@ -26,30 +26,56 @@ const BYTES_MAX: usize = 192 << 20;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
-    let wanted = arguments.next();
-    let file = arguments.next();
     // What a test runner asks of every test binary.
     if std::env::args().any(|argument| argument == "--list") {
         return ExitCode::SUCCESS;
     }
-    let mut failed = false;
-    if wanted.is_none() {
-        failed |= !hostile();
-    }
-    for target in TARGETS.iter().filter(|target| wanted.as_deref().is_none_or(|name| name == target.name)) {
-        let runs = match &file {
-            Some(file) => case(target, &fs::read(file).expect("an input")).map(|()| 1),
-            None => all(target),
-        };
-        match runs {
-            Ok(cases) => println!("{:<10} {cases} cases", target.name),
-            Err(kept) => {
-                println!("{:<10} FAILED: {}", target.name, kept.display());
-                failed = true;
+    let sound = match (arguments.next(), arguments.next()) {
+        (None, _) => hostile() & side_by_side(),
+        (Some(name), file) => match TARGETS.iter().find(|target| target.name == name) {
+            Some(target) => one(target, file.as_deref()),
+            // It may be a test's name, for all of the workspace.
+            None => {
+                println!("there is no target {name}");
+                true
             }
+        },
+    };
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Each target in a process of its own, since memory is counted by process; as many at once as there are
+/// cores.
+fn side_by_side() -> bool {
+    let this = std::env::current_exe().expect("this program has a file");
+    let (next, sound) = (AtomicUsize::new(0), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let status = Command::new(&this).arg(target.name).status().expect("it runs");
+                    if !status.success() {
+                        println!("{:<10} FAILED: {status}", target.name);
+                        sound.store(false, Ordering::Relaxed);
+                    }
+                }
+            });
         }
+    });
+    sound.into_inner()
+}
+
+/// All cases of a target, or a file's.
+fn one(target: &Target, file: Option<&str>) -> bool {
+    let runs = match file {
+        Some(file) => case(target, &fs::read(file).expect("an input")).map(|()| 1),
+        None => all(target),
+    };
+    match &runs {
+        Ok(cases) => println!("{:<10} {cases} cases", target.name),
+        Err(kept) => println!("{:<10} FAILED: {}", target.name, kept.display()),
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    runs.is_ok()
 }
 
 fn setting(name: &str) -> Option<u64> {
