@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use batchweave::env::Env;
 use batchweave::storage::Storage;
-use batchweave::{Counts, Draft, ErrorKind, Options, Producer, Settings, Step, Store};
+use batchweave::{Compression, Counts, Draft, ErrorKind, Options, Producer, Settings, Step, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
 
 const PIECE: usize = 3 << 20;
@@ -50,6 +51,23 @@ fn a_draft_of_which_a_write_failed_is_not_published() {
     draft.add_slice(b"whole", Counts::default()).unwrap();
     producer.publish_now(draft, b"").unwrap();
     assert_eq!(&*store.batch(Step::ZERO).unwrap().slice(0).unwrap(), b"whole");
+}
+
+#[test]
+fn a_write_that_failed_names_the_drafts_file() {
+    for compression in [Compression::None, Compression::Zstd(1)] {
+        let (storage, store) = store();
+        let mut producer = store.producer("p").unwrap();
+        producer.set_compression(compression);
+        let mut draft = producer.draft().unwrap();
+        // Nothing of it can be packed, so it doesn't fit into a buffer.
+        let mut bytes = vec![0; PIECE];
+        Seeded::new(3).entropy(&mut bytes).unwrap();
+        storage.set_plan(Plan::new().fail(Match::method(Method::WriteAt), errno::EIO));
+        let error = draft.add_slice(&bytes, Counts::default()).expect_err("the disk can't");
+        let path = error.path().expect("it is told where").to_owned();
+        assert!(path.starts_with("/store/stage") && error.errno() == Some(errno::EIO), "{error}");
+    }
 }
 
 #[test]
