@@ -93,7 +93,7 @@ impl Group {
     /// `Rewound` when the store no longer has the position's history; `Fenced` when yet another job opened
     /// the name meanwhile; `Full`, `Contended`, `Corrupt`, `Io`.
     pub fn begin(&self, start: impl Into<Start>) -> Result<Run> {
-        Run::begin_as(Arc::clone(&self.reader), &self.name, start.into())
+        self.reader.log.heed(Run::begin_as(Arc::clone(&self.reader), &self.name, start.into()))
     }
 
     /// Its retained checkpoints, the newest last.
@@ -121,7 +121,8 @@ impl Group {
         options: &CheckpointOptions,
     ) -> Result<Checkpoint> {
         let (log, name) = (&self.reader.log, Name::new(name)?);
-        let kept = group::checkpoint(log, &self.name, Speaker::Operator, &position, &name, options)?;
+        let kept =
+            log.heed(group::checkpoint(log, &self.name, Speaker::Operator, &position, &name, options))?;
         Ok(Checkpoint::of(log, kept))
     }
 
@@ -130,7 +131,8 @@ impl Group {
     /// # Errors
     /// `Invalid` when there is no such group or it is retired; `Full`, `Contended`, `Io`.
     pub fn drop_checkpoint(&self, name: &str) -> Result<bool> {
-        group::drop_checkpoint(&self.reader.log, &self.name, Speaker::Operator, &Name::new(name)?)
+        let log = &self.reader.log;
+        log.heed(group::drop_checkpoint(log, &self.name, Speaker::Operator, &Name::new(name)?))
     }
 
     /// The checkpoint that [`Group::drop_checkpoint`] would drop now; none if there is none of that name.
@@ -149,7 +151,7 @@ impl Group {
     /// # Errors
     /// `Invalid` when there is no such group; `Full`, `Contended`, `Io`.
     pub fn retire(&self) -> Result<bool> {
-        group::retire(&self.reader.log, &self.name)
+        self.reader.log.heed(group::retire(&self.reader.log, &self.name))
     }
 }
 

@@ -203,7 +203,7 @@ impl Run {
     ) -> Result<Checkpoint> {
         let (log, name) = (&self.reader.log, Name::new(name)?);
         let (group, speaker) = self.speaker()?;
-        let kept = group::checkpoint(log, group, speaker, &position, &name, options)?;
+        let kept = log.heed(group::checkpoint(log, group, speaker, &position, &name, options))?;
         Ok(Checkpoint::of(log, kept))
     }
 
@@ -214,7 +214,8 @@ impl Run {
     /// As [`Run::checkpoint`].
     pub fn drop_checkpoint(&self, name: &str) -> Result<bool> {
         let (group, speaker) = self.speaker()?;
-        group::drop_checkpoint(&self.reader.log, group, speaker, &Name::new(name)?)
+        let log = &self.reader.log;
+        log.heed(group::drop_checkpoint(log, group, speaker, &Name::new(name)?))
     }
 
     /// Drops all checkpoints of this run's group but those named and those that are pinned: for a trainer
@@ -225,7 +226,8 @@ impl Run {
     pub fn retain<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<Vec<Name>> {
         let (group, speaker) = self.speaker()?;
         let names = names.into_iter().map(|name| Name::new(name.as_ref())).collect::<Result<Vec<_>>>()?;
-        group::retain(&self.reader.log, group, speaker, &names)
+        let log = &self.reader.log;
+        log.heed(group::retain(log, group, speaker, &names))
     }
 
     fn speaker(&self) -> Result<(&Name, Speaker)> {

@@ -79,7 +79,7 @@ fn make(
     make: impl FnOnce(&Dir) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::Not(Error::io("can't begin a segment", error).at(log.path_of([parent])));
-    let dir = log.storage.open_dir(&log.root(), parent).map_err(failed)?;
+    let dir = log.directory(parent).map_err(failed)?;
     match make(&dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         // Some clients answer who comes second with EPERM: that it is there is what counts (R2).
@@ -104,7 +104,7 @@ fn sync_failed(log: &Log, name: &str, error: io::Error) -> Failure {
 fn put_index(log: &Log, tail: &Tail, stage: &Dir, complete: Segment) -> Result<bool, Failure> {
     let name = names::segment(complete);
     let failed = |error| Error::io("can't put an index", error).at(log.path_of([names::INDEX, &name]));
-    let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+    let indexes = log.directory(names::INDEX).map_err(failed)?;
     if header_of(log, &indexes, &name)?.is_none() {
         let built = build::index(log, tail, complete);
         if marks::moved_on(log, complete)? {
@@ -176,10 +176,7 @@ fn put_staged(
     let mut failure = None;
     for _ in 0..PUT_ATTEMPTS_MAX {
         let Err(error) = publish::put_file(log, stage, staged, indexes, name) else { return Ok(()) };
-        let afresh = log
-            .storage
-            .open_dir(&log.root(), names::INDEX)
-            .map_err(|error| Error::io("can't look for an index", error));
+        let afresh = log.directory(names::INDEX).map_err(|error| Error::io("can't look for an index", error));
         match afresh.and_then(|indexes| header_of(log, &indexes, name)) {
             Ok(Some(found)) if found == *header => return Ok(()),
             Ok(Some(_)) => {

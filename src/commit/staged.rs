@@ -41,7 +41,7 @@ impl Staged {
 /// `Io`.
 pub fn open_stage(log: &Log) -> Result<Dir> {
     log.secure()?;
-    log.storage.open_dir(&log.root(), names::STAGE).map_err(|error| {
+    log.directory(names::STAGE).map_err(|error| {
         Error::io("can't open the directory of staged files", error).at(log.path_of([names::STAGE]))
     })
 }

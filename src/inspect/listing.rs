@@ -100,7 +100,7 @@ impl Iterator for Listing<'_> {
 
 /// The segments that a directory of the store has names for.
 fn segments(log: &Log, parent: &str) -> Result<Vec<Segment>> {
-    let listed = log.storage.open_dir(&log.root(), parent).and_then(|dir| log.storage.list(&dir));
+    let listed = log.directory(parent).and_then(|dir| log.storage.list(&dir));
     let listed =
         listed.map_err(|error| Error::io("can't list the store", error).at(log.path_of([parent])))?;
     Ok(listed.iter().filter_map(names::parse_segment).collect())

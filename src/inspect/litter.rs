@@ -29,7 +29,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn list(log: &Log, sink: &mut Sink<'_>) -> Self {
         let path = Path::new(names::STAGE);
-        let dir = match log.storage.open_dir(&log.root(), names::STAGE) {
+        let dir = match log.directory(names::STAGE) {
             Ok(dir) => Some(dir),
             Err(error) => {
                 let what = crate::Error::io("can't open the directory", error).sentence();

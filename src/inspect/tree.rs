@@ -100,7 +100,7 @@ pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> S
 /// # Errors
 /// The system's.
 pub(super) fn indexes(log: &Log) -> io::Result<BTreeSet<Segment>> {
-    let dir = log.storage.open_dir(&log.root(), names::INDEX)?;
+    let dir = log.directory(names::INDEX)?;
     let listed = log.storage.list(&dir)?;
     let mut found: BTreeSet<Segment> = listed.iter().filter_map(names::parse_segment).collect();
     if log.identity.primitive == Primitive::RenameDirectory {
@@ -156,7 +156,7 @@ fn look_at_store(log: &Log, sink: &mut Sink<'_>) -> Result<()> {
 
 /// Progress hints: their names are groups', what is in them matters to nobody.
 fn look_at_groups(log: &Log, sink: &mut Sink<'_>) {
-    let Ok(dir) = log.storage.open_dir(&log.root(), names::GROUPS) else { return };
+    let Ok(dir) = log.directory(names::GROUPS) else { return };
     for name in list(log, sink, &dir, Path::new(names::GROUPS)) {
         let path = Path::new(names::GROUPS).join(&name);
         match name.to_str().filter(|text| Name::new(text).is_ok()) {
@@ -187,7 +187,7 @@ fn segments(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> BTreeSe
 fn segments_at_once(log: &Log, sink: &mut Sink<'_>, parent: &str, kind: Kind) -> (BTreeSet<Segment>, bool) {
     let mut found = BTreeSet::new();
     let mut is_whole = true;
-    let dir = match log.storage.open_dir(&log.root(), parent) {
+    let dir = match log.directory(parent) {
         Ok(dir) => dir,
         Err(error) => {
             sink.find(PathBuf::from(parent), Error::io("can't open the directory", error).sentence());

@@ -55,7 +55,7 @@ impl Listed {
 }
 
 fn list(log: &Log, name: &str) -> Result<Names> {
-    let listed = log.storage.open_dir(&log.root(), name).and_then(|dir| log.storage.list(&dir));
+    let listed = log.directory(name).and_then(|dir| log.storage.list(&dir));
     listed.map_err(|error| Error::io("can't list a directory of the store", error).at(log.path_of([name])))
 }
 

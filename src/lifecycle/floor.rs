@@ -191,7 +191,7 @@ pub(super) fn secure(log: &Log, tail: &Tail) -> Result<()> {
         return Ok(());
     }
     for name in [names::MARKS, names::INDEX, names::LOG] {
-        let synced = log.storage.open_dir(&log.root(), name).and_then(|dir| log.storage.sync_dir(&dir));
+        let synced = log.directory(name).and_then(|dir| log.storage.sync_dir(&dir));
         synced.map_err(|error| Error::io("can't sync a directory", error).at(log.path_of([name])))?;
     }
     let Some(newest) = tail.newest() else { return Ok(()) };

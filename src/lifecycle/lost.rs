@@ -251,7 +251,7 @@ impl Lost {
     /// dropped.
     fn move_index(&self, log: &Log, stage: &Dir) -> Result<()> {
         let failed = |error| self.failed(log, "can't open the indexes", error);
-        let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+        let indexes = log.directory(names::INDEX).map_err(failed)?;
         move_away(log, stage, &indexes, &names::segment(self.segment))?;
         sync(log, &indexes, names::INDEX)
     }
@@ -263,7 +263,7 @@ impl Lost {
         for name in log.storage.list(&after).map_err(failed)?.iter().filter_map(OsStr::to_str) {
             move_away(log, stage, &after, name)?;
         }
-        let segments = log.storage.open_dir(&log.root(), names::LOG).map_err(failed)?;
+        let segments = log.directory(names::LOG).map_err(failed)?;
         log.storage.remove_dir(&segments, &names::segment(self.segment.next())).map_err(failed)?;
         sync(log, &segments, names::LOG)
     }

@@ -38,7 +38,7 @@ impl<'l> Remover<'l> {
     pub(super) fn new(log: &'l Log, parent: &'static str, dry_run: bool) -> Result<Self> {
         let failed =
             |error| Error::io("can't open a directory of the store", error).at(log.path_of([parent]));
-        let dir = log.storage.open_dir(&log.root(), parent).map_err(failed)?;
+        let dir = log.directory(parent).map_err(failed)?;
         Ok(Self { log, parent, dir, dry_run, moved: RefCell::default() })
     }
 
@@ -123,7 +123,7 @@ impl<'l> Remover<'l> {
             Err(error) if may_be_stale(&error) => return Ok(true),
             opened => self.staged_name(&opened, nonce),
         };
-        let stage = storage.open_dir(&self.log.root(), names::STAGE);
+        let stage = self.log.directory(names::STAGE);
         match stage.and_then(|stage| storage.rename(from, name, &stage, &staged)) {
             Err(error) if !may_be_stale(&error) => {
                 Err(Error::io("can't move a staged file back from beside its place", error))

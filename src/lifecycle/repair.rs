@@ -160,7 +160,7 @@ fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
 /// The segments that a directory of the store has names for.
 fn segments(log: &Log, name: &str) -> Result<BTreeSet<Segment>> {
     let failed = |error| Error::io("can't list a directory of the store", error).at(log.path_of([name]));
-    let dir = log.storage.open_dir(&log.root(), name).map_err(failed)?;
+    let dir = log.directory(name).map_err(failed)?;
     let listed = log.storage.list(&dir).map_err(failed)?;
     Ok(listed.iter().filter_map(names::parse_segment).collect())
 }
@@ -197,7 +197,7 @@ fn replace(log: &Log, segment: Segment, bytes: &[u8]) -> Result<()> {
     let staged = names::staged_control("index", log.nonce()?);
     let failed = |error| Error::io("can't replace an index", error).at(at());
     stage_bytes(log, &stage, &staged, bytes)?;
-    let indexes = log.storage.open_dir(&log.root(), names::INDEX).map_err(failed)?;
+    let indexes = log.directory(names::INDEX).map_err(failed)?;
     let renamed = log.storage.rename(&stage, &staged, &indexes, &name);
     // An error isn't a failure: the reply may be what was lost (R2).
     if let Some(fault) = rebuild::fault(log, segment)? {

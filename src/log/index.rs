@@ -194,10 +194,7 @@ impl Index {
 /// # Errors
 /// `Corrupt`, `Unsupported` or `Io`, without the path.
 pub fn open_file(log: &Log, segment: Segment, name: &str) -> Result<Option<(File, Header)>> {
-    let opened = log
-        .storage
-        .open_dir(&log.root(), names::INDEX)
-        .and_then(|dir| log.storage.open(&dir, name, Access::Read));
+    let opened = log.directory(names::INDEX).and_then(|dir| log.storage.open(&dir, name, Access::Read));
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -96,7 +96,7 @@ pub fn list(log: &Log) -> Result<(Dir, Vec<Segment>)> {
 
 fn open_and_list(log: &Log) -> Result<(Dir, Names)> {
     let failed = |error| Error::io("can't list the marks", error).at(log.path_of([names::MARKS]));
-    let marks = log.storage.open_dir(&log.root(), names::MARKS).map_err(failed)?;
+    let marks = log.directory(names::MARKS).map_err(failed)?;
     let listed = log.storage.list(&marks).map_err(failed)?;
     Ok((marks, listed))
 }

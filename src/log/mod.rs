@@ -116,6 +116,23 @@ impl Log {
         self.held.lock().root.clone()
     }
 
+    /// Opens one of the store's directories: also where what this handle holds has outlived its mount, whoever
+    /// asks. What is open below may have done so too, which its user's next attempt finds out.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn directory(&self, name: &str) -> io::Result<Dir> {
+        let held = self.root();
+        let opened = self.storage.open_dir(&held, name);
+        if !opened.as_ref().is_err_and(patience::is_away) {
+            return opened;
+        }
+        self.held_is_old.store(true, Ordering::Release);
+        self.look_after_held();
+        let found = self.root();
+        if found.is(&held) { opened } else { self.storage.open_dir(&found, name) }
+    }
+
     /// Before the first write through this handle: the names of STORE and of the root itself are made
     /// durable, whoever made them and died before. A synced store has nothing acknowledged that a power cut
     /// takes with its root (P6).
@@ -181,7 +198,7 @@ impl Log {
     pub fn open_segment(&self, segment: Segment) -> Result<Option<Dir>> {
         let name = names::segment(segment);
         let open = || {
-            let log = self.storage.open_dir(&self.root(), names::LOG)?;
+            let log = self.directory(names::LOG)?;
             self.storage.open_dir(&log, &name)
         };
         let opened = match open() {
@@ -223,7 +240,7 @@ impl Log {
                 other => return other,
             }
         }
-        let log = self.storage.open_dir(&self.root(), names::LOG)?;
+        let log = self.directory(names::LOG)?;
         let dir = self.storage.open_dir(&log, &names::segment(segment))?;
         let file = read::open(self, &dir, version)?;
         *self.segment_dir.lock() = Some((segment, dir));

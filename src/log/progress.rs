@@ -69,7 +69,7 @@ impl Progress {
 /// What a group's hint says, if there is one.
 pub fn read(log: &Log, group: &Name) -> Option<Progress> {
     let storage = &*log.storage;
-    let dir = storage.open_dir(&log.root(), names::GROUPS).ok()?;
+    let dir = log.directory(names::GROUPS).ok()?;
     let file = storage.open(&dir, group.as_str(), Access::Read).ok()?;
     let mut bytes = [0; PROGRESS_BYTES];
     read_exact_at(storage, &file, &mut bytes, 0).ok()?;
@@ -117,7 +117,7 @@ impl Teller {
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let (storage, name) = (&*self.log.storage, self.group.as_str());
-        let dir = storage.open_dir(&self.log.root(), names::GROUPS)?;
+        let dir = self.log.directory(names::GROUPS)?;
         let file = match storage.open(&dir, name, Access::Update) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => storage.create_exclusive(&dir, name)?,
             opened => opened?,

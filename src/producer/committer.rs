@@ -17,7 +17,7 @@ use super::turn;
 use crate::commit::failure::Failure;
 use crate::commit::pacer::Pacer;
 use crate::commit::pacing::{Attempt, Observed, Pacing, Verdict};
-use crate::commit::staged::{Staged, discard};
+use crate::commit::staged::{self, Staged, discard};
 use crate::commit::writer::{self, Attempts, Settled};
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,6 +26,7 @@ use crate::id::{Incarnation, Part, Sequence, Version};
 use crate::limits::{GROUP_PARTS_MAX, HUNGER_LOOK, PROGRESS_INTERVAL};
 use crate::log::Log;
 use crate::log::doorbell::saying;
+use crate::log::patience;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::turns::Turn;
@@ -219,9 +220,20 @@ impl Committer {
                 Ok(Pending { group, staged, first, attempts: Attempts::default(), uncertain: false, own })
             }
             Err(error) => {
+                self.mistrust(&queue.log, &error);
                 put_back(queue, group);
                 Err(error)
             }
+        }
+    }
+
+    /// After an error that may pass: what is held may have outlived its mount.
+    fn mistrust(&mut self, log: &Log, error: &Error) {
+        log.mistrust(error);
+        if patience::may_pass(error)
+            && let Ok(stage) = staged::open_stage(log)
+        {
+            self.stage = stage;
         }
     }
 
@@ -351,6 +363,7 @@ impl Committer {
 
     /// What is to become of a commit that isn't acknowledged.
     fn failed(&mut self, queue: &Queue, mut pending: Pending, failure: Failure) -> Error {
+        self.mistrust(&queue.log, failure.error());
         match failure {
             // Of what was uncertain once, an earlier attempt may be what replay has judged: it isn't given
             // back.

@@ -36,7 +36,7 @@ use crate::format::record::Record;
 use crate::id::{Incarnation, Sequence};
 use crate::limits::{DROP_FLUSH_MAX, PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
 use crate::log::state::State;
-use crate::log::{Log, build};
+use crate::log::{Log, build, patience};
 use crate::name::Name;
 use crate::storage::Dir;
 
@@ -168,7 +168,7 @@ impl Producer {
             (first, std::mem::take(&mut line.spare))
         };
         let name = names::staged_draft(&self.name, self.incarnation, first, nonce);
-        Draft::new(draft::New {
+        let draft = Draft::new(draft::New {
             log: Arc::clone(&self.log),
             stage: self.stage.clone(),
             name,
@@ -176,7 +176,14 @@ impl Producer {
             place: self.order.join(),
             compression: self.compression,
             buffer,
-        })
+        });
+        // The directory that is held may have outlived its mount: the next draft has one opened since.
+        if draft.as_ref().is_err_and(patience::may_pass)
+            && let Ok(stage) = staged::open_stage(&self.log)
+        {
+            self.stage = stage;
+        }
+        draft
     }
 
     /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.

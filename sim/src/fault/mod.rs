@@ -61,6 +61,8 @@ pub struct Fault {
     judge: Option<Arc<dyn Judge>>,
     mounts: AtomicU64,
     outlived: AtomicI32,
+    /// The call after which it is mounted anew; none by default.
+    remount_after: AtomicU64,
     record: Mutex<Record>,
 }
 
@@ -112,6 +114,7 @@ impl Fault {
             judge: None,
             mounts: AtomicU64::new(0),
             outlived: AtomicI32::new(errno::ESTALE),
+            remount_after: AtomicU64::new(u64::MAX),
             record: Mutex::new(record),
         }
     }
@@ -139,6 +142,12 @@ impl Fault {
     pub fn remount(&self, errno: i32) {
         self.outlived.store(errno, Ordering::Relaxed);
         self.mounts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same once so many more calls have been made.
+    pub fn remount_after(&self, calls: u64, errno: i32) {
+        self.outlived.store(errno, Ordering::Relaxed);
+        self.remount_after.store(self.calls() + calls, Ordering::Relaxed);
     }
 
     /// Whether the process is stopped.
@@ -197,6 +206,9 @@ impl Fault {
             let mut record = self.record.lock();
             let number = record.calls;
             record.calls += 1;
+            if record.calls == self.remount_after.load(Ordering::Relaxed) {
+                self.mounts.fetch_add(1, Ordering::Relaxed);
+            }
             record.counts.entry(method).or_default().0 += 1;
             record.stopped |= record.plan.stop_at.is_some_and(|k| number >= k);
             if record.stopped {
