@@ -97,11 +97,15 @@ fn describe(log: &Log, error: io::Error, version: Version) -> Error {
     refused_or(primitive, what, error).version(version).at(log.commit_path(version))
 }
 
-/// The error of a primitive that failed: `Unsupported` where a mount refuses it between two directories,
-/// and the rename that is tried then too (R9); else `Io`, with these words.
+/// The error of a primitive that failed: `Unsupported` where a mount refuses it, which did it when the store
+/// was made: between two directories, and the rename that is tried then too (R9), or altogether; else `Io`,
+/// with these words.
 pub fn refused_or(primitive: Primitive, what: impl Into<String>, error: io::Error) -> Error {
-    if put::is_refused(&error) {
-        let what = format!("the mount refuses the {primitive} between two directories of the store");
+    if put::is_refused(&error) || put::is_unsupported(&error) {
+        let what = format!(
+            "the mount refuses the {primitive} by which this store publishes: mount it as it was when the store \
+             was made, or copy the store to another filesystem"
+        );
         return Error::new(ErrorKind::Unsupported, what).caused_by(error);
     }
     Error::io(what, error)

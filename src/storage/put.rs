@@ -60,6 +60,14 @@ pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EPERM | EXDEV))
 }
 
+/// Whether an error of a primitive says that the mount doesn't do it, wherever the file lies.
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+    const EMLINK: i32 = 31;
+    const ENOSYS: i32 = 38;
+    const EOPNOTSUPP: i32 = 95;
+    matches!(error.raw_os_error(), Some(EMLINK | ENOSYS | EOPNOTSUPP))
+}
+
 /// Drops the staged name of a file that is known to have won: a link leaves it behind, a rename took it away.
 ///
 /// # Errors
