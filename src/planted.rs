@@ -145,6 +145,15 @@ bugs! {
     /// P3: a rewind sets a name back to what it was before it was forgotten. Needs a name that was forgotten
     /// and opened anew, and a rewind to a step before that.
     ForgottenRewound "forgotten-rewound",
+    /// R3: what a file's sync says isn't heard. Below the simulator's seam; needs a real mount whose sync
+    /// fails and forgets what it should have written.
+    FileSyncIgnored "file-sync-ignored",
+    /// R3: what a file's close says isn't heard. Below the simulator's seam; needs a real mount whose close
+    /// fails, as NFS's does when there is no room.
+    CloseIgnored "close-ignored",
+    /// R3: a write that was cut short is taken for whole. Below the simulator's seam; needs a real mount that
+    /// cuts one short.
+    ShortWriteWhole "short-write-whole",
 }
 
 /// The bug that is planted, by its place from 1; 0 for none.

@@ -52,6 +52,9 @@ const LIMITS: [(Bug, u64); 35] = [
     (Bug::ForgottenRewound, 1000),
 ];
 
+/// Bugs in the running system's storage, which a simulation replaces: `tests/filesystems/run teeth` has them.
+const BELOW_THE_SEAM: [Bug; 3] = [Bug::FileSyncIgnored, Bug::CloseIgnored, Bug::ShortWriteWhole];
+
 /// The program that looks for a planted bug, built with the cfg.
 fn build() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -84,7 +87,7 @@ fn hunt(program: &Path, bug: &str, schedules: u64) -> (bool, String) {
 #[test]
 fn every_planted_bug_is_caught_and_without_one_nothing_is() {
     let program = build();
-    assert_eq!(LIMITS.len(), Bug::ALL.len(), "every bug has its row");
+    assert_eq!(LIMITS.len() + BELOW_THE_SEAM.len(), Bug::ALL.len(), "every bug has its row");
     // As many side by side as there are cores: each is a process of its own, and the longest take a minute.
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

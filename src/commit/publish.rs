@@ -103,8 +103,8 @@ fn describe(log: &Log, error: io::Error, version: Version) -> Error {
 pub fn refused_or(primitive: Primitive, what: impl Into<String>, error: io::Error) -> Error {
     if put::is_refused(&error) || put::is_unsupported(&error) {
         let what = format!(
-            "the mount refuses the {primitive} by which this store publishes: mount it as it was when the store \
-             was made, or copy the store to another filesystem"
+            "the mount refuses the {primitive} by which this store publishes: mount it as it was when the \
+             store was made, or copy the store to another filesystem"
         );
         return Error::new(ErrorKind::Unsupported, what).caused_by(error);
     }

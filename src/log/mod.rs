@@ -116,8 +116,8 @@ impl Log {
         self.held.lock().root.clone()
     }
 
-    /// Opens one of the store's directories: also where what this handle holds has outlived its mount, whoever
-    /// asks. What is open below may have done so too, which its user's next attempt finds out.
+    /// Opens one of the store's directories: also where what this handle holds has outlived its mount,
+    /// whoever asks. What is open below may have done so too, which its user's next attempt finds out.
     ///
     /// # Errors
     /// The system's.

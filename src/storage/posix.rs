@@ -25,6 +25,7 @@ use rustix::thread::futex::{self, Timespec};
 use super::mapping::MappedWord;
 use super::{Access, Dir, File, Kind, Mapping, Mount, Names, Space, Storage, Word, mountinfo};
 use crate::limits;
+use crate::planted::{Bug, is_planted};
 
 /// Bytes of directory entries taken from the kernel in one call, so that marks and segments come with one or
 /// two.
@@ -123,7 +124,8 @@ impl Storage for Posix {
             ));
         };
         // Linux has released the descriptor whatever this says, so nothing is left to close again.
-        Ok(nix::unistd::close(descriptor)?)
+        let closed = nix::unistd::close(descriptor);
+        if is_planted(Bug::CloseIgnored) { Ok(()) } else { Ok(closed?) }
     }
 
     fn size(&self, file: &File) -> io::Result<u64> {
@@ -148,7 +150,8 @@ impl Storage for Posix {
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let bytes = bytes.get(..chunk(bytes.len())).unwrap_or_default();
-        Ok(rustix::io::pwrite(file_fd(file)?, bytes, offset)?)
+        let written = rustix::io::pwrite(file_fd(file)?, bytes, offset)?;
+        Ok(if is_planted(Bug::ShortWriteWhole) { bytes.len() } else { written })
     }
 
     fn copy_range(
@@ -175,7 +178,8 @@ impl Storage for Posix {
     }
 
     fn sync_file(&self, file: &File) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(file_fd(file)?)?)
+        let synced = rustix::fs::fdatasync(file_fd(file)?);
+        if is_planted(Bug::FileSyncIgnored) { Ok(()) } else { Ok(synced?) }
     }
 
     fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {

@@ -18,6 +18,7 @@
 //! | `loud` | two mounts that remember absent names, on which a store can't live |
 //! | `power` | power cuts at drawn calls, by shutting the filesystem down |
 //! | `room` | a disk that runs full |
+//! | `faults` | a filesystem of its own, each of whose calls fails as a trial says |
 //! | `refused` | who can't write, and mounts on which no store may be made |
 #![expect(
     clippy::disallowed_methods,
@@ -25,6 +26,7 @@
 )]
 
 mod child;
+mod faults;
 mod fresh;
 mod judge;
 mod killed;
@@ -96,6 +98,15 @@ enum Verb {
         #[arg(long, default_value_t = 1)]
         times: u64,
     },
+    /// A filesystem that fails as it is told: mounted at A and B, over the source
+    Faults {
+        source: PathBuf,
+        a: PathBuf,
+        b: PathBuf,
+        /// More than once: every call fails in every way
+        #[arg(long, default_value_t = 1)]
+        times: u64,
+    },
     /// Readers on a read-only mount, while a producer writes through another
     ReadOnly { writable: PathBuf, read_only: PathBuf },
     /// No store may be made there, and these words say why
@@ -105,6 +116,9 @@ enum Verb {
         #[arg(long)]
         allow_unknown_fuse: bool,
     },
+    /// The life of the process that serves the mounts of `faults`
+    #[command(hide = true)]
+    ServeFaults { source: PathBuf, a: PathBuf, b: PathBuf },
     /// The life of a child
     #[command(hide = true)]
     Child { task: String },
@@ -190,6 +204,7 @@ fn main() -> ExitCode {
             one.all(|(name, trial)| say(name, || trial(&mounts)))
         }
         Verb::Full { directory, of } => say("full", || room::full(&directory, of)),
+        Verb::Faults { source, a, b, times } => faults::faults(&source, &a, &b, times > 1),
         Verb::Loud { a, b, truth } => say("loud", || loud::loud(&a, &b, &truth)),
         Verb::Power { disk, seed, times } => say("power", || power::power(&disk, seed, times)),
         Verb::ReadOnly { writable, read_only } => {
@@ -198,6 +213,9 @@ fn main() -> ExitCode {
         Verb::Refused { directory, words, allow_unknown_fuse } => {
             say("refused", || refused::refused(&directory, &words, allow_unknown_fuse))
         }
+        Verb::ServeFaults { source, a, b } => faults::serve(&source, &a, &b)
+            .inspect_err(|error| eprintln!("serving the mounts: {error}"))
+            .is_ok(),
         Verb::Child { task } => child::live(&task),
     };
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }

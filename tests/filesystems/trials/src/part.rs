@@ -61,7 +61,7 @@ impl Id {
 }
 
 /// What a producer commits with a part.
-fn state(producer: &str, sequence: u64) -> String {
+pub(crate) fn state(producer: &str, sequence: u64) -> String {
     format!("{producer} is after {sequence}")
 }
 
