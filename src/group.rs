@@ -93,7 +93,7 @@ impl Group {
     /// `Rewound` when the store no longer has the position's history; `Fenced` when yet another job opened
     /// the name meanwhile; `Full`, `Contended`, `Corrupt`, `Io`.
     pub fn begin(&self, start: impl Into<Start>) -> Result<Run> {
-        self.reader.log.heed(Run::begin_as(Arc::clone(&self.reader), &self.name, start.into()))
+        self.reader.log.once(|| Run::begin_as(Arc::clone(&self.reader), &self.name, start.into()))
     }
 
     /// Its retained checkpoints, the newest last.
@@ -122,7 +122,7 @@ impl Group {
     ) -> Result<Checkpoint> {
         let (log, name) = (&self.reader.log, Name::new(name)?);
         let kept =
-            log.heed(group::checkpoint(log, &self.name, Speaker::Operator, &position, &name, options))?;
+            log.once(|| group::checkpoint(log, &self.name, Speaker::Operator, &position, &name, options))?;
         Ok(Checkpoint::of(log, kept))
     }
 
@@ -132,7 +132,7 @@ impl Group {
     /// `Invalid` when there is no such group or it is retired; `Full`, `Contended`, `Io`.
     pub fn drop_checkpoint(&self, name: &str) -> Result<bool> {
         let log = &self.reader.log;
-        log.heed(group::drop_checkpoint(log, &self.name, Speaker::Operator, &Name::new(name)?))
+        log.once(|| group::drop_checkpoint(log, &self.name, Speaker::Operator, &Name::new(name)?))
     }
 
     /// The checkpoint that [`Group::drop_checkpoint`] would drop now; none if there is none of that name.
@@ -151,7 +151,7 @@ impl Group {
     /// # Errors
     /// `Invalid` when there is no such group; `Full`, `Contended`, `Io`.
     pub fn retire(&self) -> Result<bool> {
-        self.reader.log.heed(group::retire(&self.reader.log, &self.name))
+        self.reader.log.once(|| group::retire(&self.reader.log, &self.name))
     }
 }
 

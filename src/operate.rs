@@ -56,7 +56,7 @@ impl Store {
     /// # }
     /// ```
     pub fn rewind(&self, step: Step, options: RewindOptions) -> Result<RewindReport> {
-        self.log().heed(rewind::rewind(self.log(), step, options))
+        self.log().once(|| rewind::rewind(self.log(), step, options))
     }
 
     /// What [`Store::rewind`] would drop now. Nothing is changed.
@@ -99,7 +99,7 @@ impl Store {
     /// # }
     /// ```
     pub fn skip(&self, first: Step, last: Step, reason: &str) -> Result<bool> {
-        self.log().heed(skip::skip(self.log(), first, last, reason))
+        self.log().once(|| skip::skip(self.log(), first, last, reason))
     }
 
     /// Whether [`Store::skip`] would pass over anything now. Nothing is changed.
@@ -131,7 +131,7 @@ impl Store {
     /// # }
     /// ```
     pub fn forget(&self, producer: &str) -> Result<bool> {
-        self.log().heed(skip::forget(self.log(), &Name::new(producer)?))
+        self.log().once(|| skip::forget(self.log(), &Name::new(producer)?))
     }
 
     /// Rebuilds every index that is missing or can't be read, from the log: with it, a store opens and reads
@@ -174,7 +174,7 @@ impl Store {
     /// # }
     /// ```
     pub fn repair(&self, options: RepairOptions) -> Result<RepairReport> {
-        repair::repair(self.log(), options)
+        self.log().once(|| repair::repair(self.log(), options))
     }
 
     /// Destroys the store, as [`destroy`] does.

@@ -43,7 +43,7 @@ impl Store {
     /// [`ReclaimOptions::allow_no_checkpoint`], or when [`ReclaimOptions::up_to`] lies beyond the end;
     /// nothing was changed then. `Contended`, `Corrupt`, `Full`, `Io`: what was done before stands.
     pub fn reclaim(&self, options: &ReclaimOptions) -> Result<Reclaimed> {
-        self.log().heed(reclaim::reclaim(self.log(), options))
+        self.log().once(|| reclaim::reclaim(self.log(), options))
     }
 
     /// Starts a thread that reclaims at once, and then again whenever `interval` has passed since. It carries
@@ -123,7 +123,7 @@ fn run(log: &Log, mut options: ReclaimOptions, interval: Duration, shared: &Shar
         if shared.stop.load(Ordering::Acquire) {
             return;
         }
-        match log.heed(reclaim::reclaim(log, &options)) {
+        match log.once(|| reclaim::reclaim(log, &options)) {
             Ok(report) => {
                 options.control_seen.clone_from(&report.control_seen);
                 *shared.last.lock() = Last { error: None, report: Some(report) };

@@ -203,7 +203,7 @@ impl Run {
     ) -> Result<Checkpoint> {
         let (log, name) = (&self.reader.log, Name::new(name)?);
         let (group, speaker) = self.speaker()?;
-        let kept = log.heed(group::checkpoint(log, group, speaker, &position, &name, options))?;
+        let kept = log.once(|| group::checkpoint(log, group, speaker, &position, &name, options))?;
         Ok(Checkpoint::of(log, kept))
     }
 
@@ -215,7 +215,7 @@ impl Run {
     pub fn drop_checkpoint(&self, name: &str) -> Result<bool> {
         let (group, speaker) = self.speaker()?;
         let log = &self.reader.log;
-        log.heed(group::drop_checkpoint(log, group, speaker, &Name::new(name)?))
+        log.once(|| group::drop_checkpoint(log, group, speaker, &Name::new(name)?))
     }
 
     /// Drops all checkpoints of this run's group but those named and those that are pinned: for a trainer
@@ -227,7 +227,7 @@ impl Run {
         let (group, speaker) = self.speaker()?;
         let names = names.into_iter().map(|name| Name::new(name.as_ref())).collect::<Result<Vec<_>>>()?;
         let log = &self.reader.log;
-        log.heed(group::retain(log, group, speaker, &names))
+        log.once(|| group::retain(log, group, speaker, &names))
     }
 
     fn speaker(&self) -> Result<(&Name, Speaker)> {

@@ -314,7 +314,7 @@ impl Store {
     /// # Errors
     /// `Invalid` for a bad name or a closed stream; `Full`, `Contended`, `Io`.
     pub fn producer(&self, name: &str) -> Result<Producer> {
-        self.log().heed(Producer::open(Arc::clone(self.log()), Name::new(name)?))
+        self.log().once(|| Producer::open(Arc::clone(self.log()), Name::new(name)?))
     }
 
     /// A run: a view of the store, from the beginning, a step or a saved position.
@@ -355,7 +355,7 @@ impl Store {
     /// `Invalid` when there is no such producer, or when it has to be opened and the stream is closed;
     /// `Full`, `Contended`, `Io`.
     pub fn retire(&self, producer: &str) -> Result<bool> {
-        self.log().heed(stream::retire(self.log(), &Name::new(producer)?))
+        self.log().once(|| stream::retire(self.log(), &Name::new(producer)?))
     }
 
     /// Ends the stream at the next step: consumers end there, on every rank. False if it was closed already.
@@ -369,7 +369,7 @@ impl Store {
     /// `Invalid` when a step is incomplete, unless `open_step`; `Rewound` when another has rewound the store
     /// meanwhile: look at what is left, and decide anew; `Full`, `Contended`, `Io`.
     pub fn close(&self, open_step: bool) -> Result<bool> {
-        self.log().heed(stream::close(self.log(), open_step))
+        self.log().once(|| stream::close(self.log(), open_step))
     }
 
     /// Goes on after an end. Runs that began before don't see it. False if the stream was open.
@@ -379,7 +379,7 @@ impl Store {
     /// # Errors
     /// `Full`, `Contended`, `Io`.
     pub fn reopen(&self) -> Result<bool> {
-        self.log().heed(stream::reopen(self.log()))
+        self.log().once(|| stream::reopen(self.log()))
     }
 
     /// What this handle has asked of the filesystem so far.

@@ -104,7 +104,7 @@ impl Store {
         names: impl IntoIterator<Item = impl AsRef<str>>,
         parts_per_turn: u32,
     ) -> Result<bool> {
-        self.log().heed(turns::set(self.log(), &Wanted::ring(self.log(), names, parts_per_turn)?))
+        self.log().once(|| turns::set(self.log(), &Wanted::ring(self.log(), names, parts_per_turn)?))
     }
 
     /// Whether [`Store::set_turns`] would change anything now. Nothing is changed.
@@ -136,7 +136,7 @@ impl Store {
     /// # Ok::<(), batchweave::Error>(())
     /// ```
     pub fn end_turns(&self) -> Result<bool> {
-        self.log().heed(turns::set(self.log(), &Wanted::end()))
+        self.log().once(|| turns::set(self.log(), &Wanted::end()))
     }
 
     /// Who takes turns, and whose turn it is, as of now; none without a ring.

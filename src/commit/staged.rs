@@ -35,6 +35,44 @@ impl Staged {
     }
 }
 
+/// stage/, as it is held from one part to the next.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    dir: Dir,
+    /// See [`Log::mounts`].
+    mounts: u64,
+}
+
+impl Stage {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn open(log: &Log) -> Result<Self> {
+        let mounts = log.mounts();
+        Ok(Self { dir: open_stage(log)?, mounts })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Opens it anew if the store was found on another mount since: a link or rename between two mounts is
+    /// refused (EXDEV), which isn't the mount's own refusal (R9).
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn renew(&mut self, log: &Log) -> Result<()> {
+        log.once(|| {
+            if self.mounts != log.mounts() {
+                *self = Self::open(log)?;
+            }
+            Ok(())
+        })
+    }
+}
+
 /// Opens stage/, for a handle that is going to write.
 ///
 /// # Errors

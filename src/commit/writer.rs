@@ -176,6 +176,7 @@ fn link_next(
 ) -> Result<Option<Version>, Failure> {
     let version = tail.state.next_version;
     let segment = version.segment(log.segment_size());
+    let mounts = log.mounts();
     if !boundary::cross(log, tail, stage, version)? {
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
@@ -211,6 +212,11 @@ fn link_next(
         attempts.astray = Some((dir, version));
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
+    }
+    if log.mounts() != mounts {
+        // The look was at another mount than the sync, and that may not have what was written to this one.
+        let what = "the store was mounted anew meanwhile: whether the commit is in is unknown";
+        return Err(Failure::Unknown(Error::new(ErrorKind::Io, what).version(version)));
     }
     tail.push(log, &staged.commit).map_err(Failure::Unknown)?;
     unstage(log, stage, staged);

@@ -108,6 +108,8 @@ struct Held {
     root: Dir,
     /// The directory of segments.
     log: Dir,
+    /// See [`Log::mounts`].
+    mounts: u64,
 }
 
 impl Log {
@@ -116,21 +118,19 @@ impl Log {
         self.held.lock().root.clone()
     }
 
-    /// Opens one of the store's directories: also where what this handle holds has outlived its mount,
-    /// whoever asks. What is open below may have done so too, which its user's next attempt finds out.
+    /// How often the store's directory was found anew, since the one that was held had outlived its mount:
+    /// what was opened under another number may have done so too.
+    pub fn mounts(&self) -> u64 {
+        self.held.lock().mounts
+    }
+
+    /// Opens one of the store's directories.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's. It isn't looked for elsewhere: who meets a mount that was mounted anew has to hear of
+    /// it, and to compare what was replayed, before anything is written there (R10).
     pub fn directory(&self, name: &str) -> io::Result<Dir> {
-        let held = self.root();
-        let opened = self.storage.open_dir(&held, name);
-        if !opened.as_ref().is_err_and(patience::is_away) {
-            return opened;
-        }
-        self.held_is_old.store(true, Ordering::Release);
-        self.look_after_held();
-        let found = self.root();
-        if found.is(&held) { opened } else { self.storage.open_dir(&found, name) }
+        self.storage.open_dir(&self.root(), name)
     }
 
     /// Before the first write through this handle: the names of STORE and of the root itself are made

@@ -159,7 +159,7 @@ fn open(
         ballast_given: AtomicBool::new(false),
         puts_beside: AtomicBool::new(false),
         people: people(&*env),
-        held: parking_lot::Mutex::new(Held { root, log }),
+        held: parking_lot::Mutex::new(Held { root, log, mounts: 0 }),
         held_is_old: AtomicBool::new(false),
         storage,
         outside,
@@ -171,7 +171,7 @@ impl Log {
     /// The directories that this handle holds, opened by the store's path once more if they have outlived
     /// their mount: one that was unmounted and mounted again. If what is there isn't this store, the old ones
     /// stay.
-    pub(super) fn look_after_held(&self) {
+    pub fn look_after_held(&self) {
         if !self.held_is_old.swap(false, Ordering::AcqRel) {
             return;
         }
@@ -184,16 +184,16 @@ impl Log {
     fn find_held(&self) -> Result<Held> {
         let failed = |error| Error::io("can't open the store's directories", error).at(&self.path);
         let storage = &*self.storage;
-        let old = self.root();
+        let Held { root: old, mounts, .. } = self.held.lock().clone();
         if let Ok(log) = storage.open_dir(&old, names::LOG) {
-            return Ok(Held { root: old, log });
+            return Ok(Held { root: old, log, mounts });
         }
         let root = storage.open_root(&self.path).map_err(failed)?;
         if read_store(storage, &root)? != Some(self.identity) {
             return Err(Error::new(ErrorKind::Invalid, "the store isn't there").at(&self.path));
         }
         let log = storage.open_dir(&root, names::LOG).map_err(failed)?;
-        Ok(Held { root, log })
+        Ok(Held { root, log, mounts: mounts.saturating_add(1) })
     }
 }
 

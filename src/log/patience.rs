@@ -7,7 +7,6 @@
 //!   may have outlived what it stands for.
 //! - Before the log is trusted again, the newest replayed commit is compared with the disk (R10).
 
-use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -24,22 +23,14 @@ pub const AT_ONCE: Duration = Duration::ZERO;
 /// Whether an error is one that a mount gives while its servers or the way to them are away, and that may
 /// pass.
 pub fn may_pass(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io && error.errno().is_some_and(is_of_away)
-}
-
-/// The same of a call's own error.
-pub fn is_away(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(is_of_away)
-}
-
-fn is_of_away(errno: i32) -> bool {
     const EIO: i32 = 5;
     const ENOTCONN: i32 = 107;
     const ESHUTDOWN: i32 = 108;
     const ETIMEDOUT: i32 = 110;
     const ESTALE: i32 = 116;
     const EREMOTEIO: i32 = 121;
-    matches!(errno, EIO | ENOTCONN | ESHUTDOWN | ETIMEDOUT | ESTALE | EREMOTEIO)
+    let passing = matches!(error.errno(), Some(EIO | ENOTCONN | ESHUTDOWN | ETIMEDOUT | ESTALE | EREMOTEIO));
+    passing && error.kind() == ErrorKind::Io
 }
 
 /// What to say of an error that a look was to explain, when that look has failed too: as long as nobody could
@@ -154,12 +145,14 @@ impl Log {
         Ok(tail)
     }
 
-    /// What an operation has come to that isn't repeated, since it writes: after an error that may pass, the
-    /// next one trusts nothing that this handle holds. Its caller must not hold the tail.
+    /// Does what isn't repeated, since it writes: after an error that may pass, whatever comes next trusts
+    /// nothing that this handle holds. Its caller must not hold the tail.
     ///
     /// # Errors
     /// Those of the operation.
-    pub fn heed<T>(&self, ended: Result<T>) -> Result<T> {
+    pub fn once<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.look_after_held();
+        let ended = write();
         if let Err(error) = &ended {
             self.mistrust(error);
         }
@@ -172,11 +165,12 @@ impl Log {
         if !may_pass(error) {
             return;
         }
-        self.held_is_old.store(true, Ordering::Release);
-        *self.segment_dir.lock() = None;
-        self.indexes.clear();
+        // Nobody is in the middle of an attempt then: one that began on one mount mustn't end on another.
         let mut tail = self.tail.take();
         tail.suspect(error);
         tail.forget_handles();
+        *self.segment_dir.lock() = None;
+        self.indexes.clear();
+        self.held_is_old.store(true, Ordering::Release);
     }
 }

@@ -17,7 +17,7 @@ use super::turn;
 use crate::commit::failure::Failure;
 use crate::commit::pacer::Pacer;
 use crate::commit::pacing::{Attempt, Observed, Pacing, Verdict};
-use crate::commit::staged::{self, Staged, discard};
+use crate::commit::staged::{Stage, Staged, discard};
 use crate::commit::writer::{self, Attempts, Settled};
 use crate::env::Taken;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,18 +26,16 @@ use crate::id::{Incarnation, Part, Sequence, Version};
 use crate::limits::{GROUP_PARTS_MAX, HUNGER_LOOK, PROGRESS_INTERVAL};
 use crate::log::Log;
 use crate::log::doorbell::saying;
-use crate::log::patience;
 use crate::log::state::State;
 use crate::log::tail::{Care, Tail};
 use crate::log::turns::Turn;
 use crate::name::Name;
 use crate::planted::{Bug, is_planted};
-use crate::storage::Dir;
 
 /// Commits the parts of one producer.
 #[derive(Debug)]
 pub(super) struct Committer {
-    stage: Dir,
+    stage: Stage,
     name: Name,
     incarnation: Incarnation,
     pending: Option<Pending>,
@@ -96,7 +94,7 @@ enum Tried {
 
 impl Committer {
     /// After its Open, by the pacer that has paced it.
-    pub(super) fn new(stage: Dir, name: Name, incarnation: Incarnation, pacer: Pacer, tail: &Tail) -> Self {
+    pub(super) fn new(stage: Stage, name: Name, incarnation: Incarnation, pacer: Pacer, tail: &Tail) -> Self {
         let mut committer = Self {
             stage,
             name,
@@ -142,6 +140,7 @@ impl Committer {
             self.fresh = false;
             return Ok(Driven::Hold(time));
         }
+        self.stage.renew(&queue.log)?;
         let pending = match self.pending.take() {
             Some(pending) => Ok(pending),
             None => self.begin(queue),
@@ -202,7 +201,7 @@ impl Committer {
         let own = group.len() == 1;
         let gatherer = Gatherer {
             queue,
-            stage: &self.stage,
+            stage: self.stage.dir(),
             name: &self.name,
             incarnation: self.incarnation,
             attempt_us: self.pacer.attempt_us(),
@@ -220,20 +219,10 @@ impl Committer {
                 Ok(Pending { group, staged, first, attempts: Attempts::default(), uncertain: false, own })
             }
             Err(error) => {
-                self.mistrust(&queue.log, &error);
+                queue.log.mistrust(&error);
                 put_back(queue, group);
                 Err(error)
             }
-        }
-    }
-
-    /// After an error that may pass: what is held may have outlived its mount.
-    fn mistrust(&mut self, log: &Log, error: &Error) {
-        log.mistrust(error);
-        if patience::may_pass(error)
-            && let Ok(stage) = staged::open_stage(log)
-        {
-            self.stage = stage;
         }
     }
 
@@ -268,7 +257,8 @@ impl Committer {
         let (name, incarnation, lost) = (&self.name, self.incarnation, pending.attempts.lost);
         let mut attempts = std::mem::take(&mut pending.attempts);
         let settled = |state: &State| settled(state, name, incarnation, pending);
-        let tried = writer::attempt(log, &mut tail, &self.stage, &pending.staged, settled, &mut attempts);
+        let tried =
+            writer::attempt(log, &mut tail, self.stage.dir(), &pending.staged, settled, &mut attempts);
         let verdict = attempts.verdict;
         pending.attempts = attempts;
         self.fresh = matches!(tried, Ok(None));
@@ -363,7 +353,7 @@ impl Committer {
 
     /// What is to become of a commit that isn't acknowledged.
     fn failed(&mut self, queue: &Queue, mut pending: Pending, failure: Failure) -> Error {
-        self.mistrust(&queue.log, failure.error());
+        queue.log.mistrust(failure.error());
         match failure {
             // Of what was uncertain once, an earlier attempt may be what replay has judged: it isn't given
             // back.
@@ -408,7 +398,7 @@ impl Committer {
     /// The parts of a commit that isn't in, each with its own file.
     fn take_apart(&self, log: &Log, mut pending: Pending) -> Vec<Waiting> {
         if !pending.own {
-            discard(log, &self.stage, &pending.staged.name);
+            discard(log, self.stage.dir(), &pending.staged.name);
         }
         for waiting in &mut pending.group {
             waiting.draft.owned = true;

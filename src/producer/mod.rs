@@ -28,7 +28,7 @@ pub use ticket::{PublishError, Published, Ticket};
 
 use crate::commit::pacer::Pacer;
 use crate::commit::pacing::Pacing;
-use crate::commit::staged::{self, Staged};
+use crate::commit::staged::{Stage, Staged};
 use crate::commit::writer::{Settled, append_control, append_control_paced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
@@ -36,9 +36,8 @@ use crate::format::record::Record;
 use crate::id::{Incarnation, Sequence};
 use crate::limits::{DROP_FLUSH_MAX, PRODUCERS_MAX, STATE_BYTES_MAX, STATES_BYTES_MAX};
 use crate::log::state::State;
-use crate::log::{Log, build, patience};
+use crate::log::{Log, build};
 use crate::name::Name;
-use crate::storage::Dir;
 
 /// A named writer of a store; see [`Store::producer`](crate::Store::producer).
 ///
@@ -46,7 +45,7 @@ use crate::storage::Dir;
 #[derive(Debug)]
 pub struct Producer {
     log: Arc<Log>,
-    stage: Dir,
+    stage: Stage,
     name: Name,
     incarnation: Incarnation,
     was_finished: bool,
@@ -61,7 +60,7 @@ impl Producer {
     pub(crate) fn open(log: Arc<Log>, name: Name) -> Result<Self> {
         // First what is outlasted: a mount that has been away may have to be found again.
         let mut tail = log.current()?;
-        let stage = staged::open_stage(&log)?;
+        let stage = Stage::open(&log)?;
         let make = |state: &State| {
             check_room(&log, state, &name)?;
             let last = state.producers.get(&name).map(|producer| producer.last_open);
@@ -168,22 +167,17 @@ impl Producer {
             (first, std::mem::take(&mut line.spare))
         };
         let name = names::staged_draft(&self.name, self.incarnation, first, nonce);
+        self.stage.renew(&self.log)?;
         let draft = Draft::new(draft::New {
             log: Arc::clone(&self.log),
-            stage: self.stage.clone(),
+            stage: self.stage.dir().clone(),
             name,
             nonce,
             place: self.order.join(),
             compression: self.compression,
             buffer,
         });
-        // The directory that is held may have outlived its mount: the next draft has one opened since.
-        if draft.as_ref().is_err_and(patience::may_pass)
-            && let Ok(stage) = staged::open_stage(&self.log)
-        {
-            self.stage = stage;
-        }
-        draft
+        draft.inspect_err(|error| self.log.mistrust(error))
     }
 
     /// Publishes a draft, with the state that this name has after it: a later incarnation gets exactly that.
@@ -304,6 +298,10 @@ impl Producer {
     /// As [`Producer::flush`]; `Fenced` when a newer incarnation has taken over.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
+        self.log.once(|| self.retire())
+    }
+
+    fn retire(&self) -> Result<()> {
         let (name, incarnation) = (self.name.clone(), self.incarnation);
         let fenced = || {
             let what = format!("producer {name} was opened anew, or set back by a rewind");

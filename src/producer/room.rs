@@ -142,7 +142,7 @@ impl Producer {
         }
         self.room.unasked = 0;
         // A filesystem that can't say has no margin; when it is full, it says that.
-        let Ok(space) = self.log.storage.space(&self.stage) else { return Ok(()) };
+        let Ok(space) = self.log.storage.space(self.stage.dir()) else { return Ok(()) };
         match short_of(&space) {
             None => Ok(()),
             Some(what) => {

@@ -50,13 +50,6 @@ pub struct Dir(Arc<dyn Any + Send + Sync>);
 #[derive(Clone)]
 pub struct File(Arc<dyn Any + Send + Sync>);
 
-impl Dir {
-    /// Whether it is this very handle, not another one of the same directory.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
 macro_rules! handle {
     ($name:ident, $word:literal) => {
         impl $name {

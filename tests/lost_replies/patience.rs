@@ -12,46 +12,43 @@ use std::time::Duration;
 use batchweave::env::Env;
 use batchweave::storage::{Access, Storage};
 use batchweave::{
-    Consumer, ConsumerOptions, Error, ErrorKind, MountClass, Primitive, ReclaimOptions, Settings, Share,
-    Start, Step, Store,
+    Consumer, ConsumerOptions, Error, ErrorKind, MountClass, Primitive, Settings, Share, Start, Step, Store,
 };
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
 
 use super::support::*;
-use super::{fail_each_call, prepared, see_through};
+use super::{fail_each_call, prepared};
 
 const AWAY: [i32; 6] =
     [errno::EIO, errno::ESTALE, errno::ESHUTDOWN, errno::ENOTCONN, errno::ETIMEDOUT, errno::EREMOTEIO];
-/// What a handle answers that has outlived its mount, at each of many calls.
-const OUTLIVED: [i32; 2] = [errno::EIO, errno::ESTALE];
 const PATIENCE: Duration = Duration::from_secs(120);
 /// More calls in a row than one look at a commit makes by itself.
 const WHILE: u64 = 12;
 /// Steps in the store: over a boundary, so that an index is read.
 const STEPS: u64 = 20;
 
-fn remote() -> Settings {
+pub(super) fn remote() -> Settings {
     Settings::new().mount_class(MountClass::CloseToOpen)
 }
 
 /// A process with a mount that can go away, and its clock.
-struct Process {
-    disk: Memory,
-    mount: Arc<Fault>,
-    env: Arc<Seeded>,
+pub(super) struct Process {
+    pub(super) disk: Memory,
+    pub(super) mount: Arc<Fault>,
+    pub(super) env: Arc<Seeded>,
 }
 
 impl Process {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::over(prepared(STEPS + 1, mount_with(Primitive::Link)).0)
     }
 
-    fn over(disk: Memory) -> Self {
+    pub(super) fn over(disk: Memory) -> Self {
         let mount = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
         Self { disk, mount, env: Arc::new(Seeded::new(9)) }
     }
 
-    fn open(&self, settings: &Settings) -> Store {
+    pub(super) fn open(&self, settings: &Settings) -> Store {
         open_in(self.mount.clone(), &self.env, settings).unwrap()
     }
 
@@ -73,7 +70,7 @@ fn next(consumer: &mut Consumer) -> Result<(String, u64), Error> {
     Ok(parse(&batch.slice(0)?))
 }
 
-fn all_fail(errno: i32) -> Plan {
+pub(super) fn all_fail(errno: i32) -> Plan {
     Plan::new().fail(Match::any(), errno)
 }
 
@@ -308,58 +305,6 @@ fn what_was_opened_before_a_mount_was_mounted_anew_is_opened_again() {
         process.mount.remount(errno);
         let mut producer = unless_outlived(errno, patience, || store.producer("b"));
         publish(&mut producer).unwrap();
-    }
-}
-
-#[test]
-fn who_writes_goes_on_too_after_a_mount_was_mounted_anew() {
-    type Word = fn(&Store) -> Result<(), Error>;
-    let words: [(&str, Word); 6] = [
-        ("producer", |store| store.producer("b").map(drop)),
-        ("reclaim", |store| store.reclaim(&ReclaimOptions::new().up_to(Step::new(9))).map(drop)),
-        ("group", |store| store.group("job")?.begin(Start::Beginning).map(drop)),
-        ("close", |store| store.close(false).map(drop)),
-        ("retire", |store| store.retire("a").map(drop)),
-        ("skip", |store| store.skip(Step::new(1), Step::new(1), "bad").map(drop)),
-    ];
-    let disk = Process::new().disk;
-    for (errno, (word, say)) in OUTLIVED.into_iter().flat_map(|errno| words.map(|word| (errno, word))) {
-        // After each of its calls: a handle is held then, or looked up anew.
-        for calls in 0.. {
-            let process = Process::over(disk.fork());
-            let store = process.open(&remote());
-            let before = process.mount.calls();
-            process.mount.remount_after(calls, errno);
-            let said: Vec<_> = (0..3).map(|_| say(&store)).collect();
-            let is_done = said.iter().any(Result::is_ok);
-            assert!(is_done, "{word}, mounted anew after {calls} calls: {said:?}");
-            if process.mount.calls() - before < calls {
-                break;
-            }
-        }
-    }
-}
-
-#[test]
-fn a_publish_across_a_boundary_goes_on_after_a_mount_was_mounted_anew() {
-    // Its producer's Open is the segment's last version.
-    let disk = prepared(15, mount_with(Primitive::Link)).0;
-    for errno in OUTLIVED {
-        for calls in 0.. {
-            let process = Process::over(disk.fork());
-            let store = process.open(&remote());
-            let producer = store.producer("a").unwrap();
-            let (sequence, before) = (producer.next_sequence().get(), process.mount.calls());
-            process.mount.remount_after(calls, errno);
-            let producer = see_through(&store, producer, sequence);
-            let needed = process.mount.calls() - before;
-            see_through(&store, producer, sequence + 1);
-            let parts = check_replay(&open(process.disk.clone(), 7).unwrap()).parts();
-            assert_eq!(check_dense(&parts)["a"], sequence + 2, "mounted anew after {calls} calls");
-            if needed < calls {
-                break;
-            }
-        }
     }
 }
 

@@ -146,6 +146,9 @@ impl Fault {
 
     /// The same once so many more calls have been made.
     pub fn remount_after(&self, calls: u64, errno: i32) {
+        if calls == 0 {
+            return self.remount(errno);
+        }
         self.outlived.store(errno, Ordering::Relaxed);
         self.remount_after.store(self.calls() + calls, Ordering::Relaxed);
     }
@@ -183,6 +186,15 @@ impl Fault {
 
     fn dir<'h>(&self, dir: &'h Dir) -> io::Result<&'h Named<Dir>> {
         self.living(dir.get().ok_or_else(|| error(errno::EBADF))?)
+    }
+
+    /// Two directories. The kernel compares their mounts before it asks either.
+    fn both<'h>(&self, from: &'h Dir, to: &'h Dir) -> io::Result<(&'h Named<Dir>, &'h Named<Dir>)> {
+        let mounts = |dir: &Dir| dir.get::<Named<Dir>>().map(|named| named.mounts);
+        if mounts(from) != mounts(to) {
+            return Err(error(errno::EXDEV));
+        }
+        Ok((self.dir(from)?, self.dir(to)?))
     }
 
     fn file<'h>(&self, file: &'h File) -> io::Result<&'h Named<File>> {
@@ -442,19 +454,19 @@ impl Storage for Fault {
     }
 
     fn link(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (self.dir(from)?, self.dir(to)?);
+        let (from, to) = self.both(from, to)?;
         let make = |_| self.inner.link(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::Link, from.pair(from_name, to, to_name), make)
     }
 
     fn rename(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (self.dir(from)?, self.dir(to)?);
+        let (from, to) = self.both(from, to)?;
         let make = |_| self.inner.rename(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::Rename, from.pair(from_name, to, to_name), make)
     }
 
     fn rename_noreplace(&self, from: &Dir, from_name: &str, to: &Dir, to_name: &str) -> io::Result<()> {
-        let (from, to) = (self.dir(from)?, self.dir(to)?);
+        let (from, to) = self.both(from, to)?;
         let make = |_| self.inner.rename_noreplace(&from.inner, from_name, &to.inner, to_name);
         self.call(Method::RenameNoreplace, from.pair(from_name, to, to_name), make)
     }
