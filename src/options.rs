@@ -106,7 +106,8 @@ pub struct Options {
     pub segment_size: u32,
     /// Whether acknowledged data survives a power cut (default [`Durability::Synced`]).
     pub durability: Durability,
-    /// Accept a FUSE filesystem that isn't known to keep creation exclusive (default false). Isn't recorded.
+    /// Accept a FUSE filesystem that isn't known to keep creation exclusive, or sshfs, whose listings are
+    /// fresh only with `-o dir_cache=no` (default false). Isn't recorded.
     #[serde(skip)]
     pub allow_unknown_fuse: bool,
 }

@@ -14,7 +14,7 @@ use crate::options::MountClass;
 pub(super) enum Known {
     /// It keeps creation exclusive, and is of this class.
     As(MountClass),
-    /// A FUSE filesystem that isn't known to keep creation exclusive.
+    /// A FUSE filesystem that isn't known to keep creation exclusive, or to show what other nodes make.
     UnknownFuse,
     /// Two writers both win the same name there.
     BreaksExclusivity,
@@ -41,6 +41,23 @@ pub(super) fn breaks_exclusivity(mount: &Mount) -> String {
     )
 }
 
+/// The sentence for a mount that has to be vouched for.
+pub(super) fn unknown_fuse(mount: &Mount) -> String {
+    let doubt = match mount.kind.as_str() {
+        // Its options aren't in the mount table, and a node sees its own changes at once.
+        "fuse.sshfs" => {
+            "hides what other nodes make for 20 s unless each mounts it with -o dir_cache=no, which can't be \
+             told from here"
+        }
+        _ => "is FUSE, and isn't known to let only one writer create a name",
+    };
+    format!(
+        "{} {doubt}; put the store on another filesystem, or, if you know that it will do, allow it \
+         (Options::allow_unknown_fuse)",
+        describe(mount),
+    )
+}
+
 /// Names a mount in a sentence: where, and of what type.
 pub(super) fn describe(mount: &Mount) -> String {
     let kind = match mount.kind.as_str() {
@@ -63,7 +80,6 @@ pub(super) fn known(mount: &Mount) -> Known {
         }
         "lustre" | "gpfs" | "ceph" | "fuse.ceph" | "fuse.ceph-fuse" | "beegfs" | "gfs2" | "ocfs2"
         | "fuse.glusterfs" | "fuse.mfs" | "fuse.moosefs" => Known::As(MountClass::Coherent),
-        "fuse.sshfs" => Known::As(MountClass::CloseToOpen),
         "fuse.rclone" => Known::BreaksExclusivity,
         kind if is_fuse(kind) => Known::UnknownFuse,
         // nfs, nfs4, cifs, smb3, 9p, virtiofs, ..., and what nobody here has heard of: the careful class.
@@ -119,7 +135,7 @@ mod tests {
             ("lustre", 0x0bd0_0bd0, Known::As(MountClass::Coherent)),
             ("fuse.glusterfs", FUSE, Known::As(MountClass::Coherent)),
             ("fuse.mfs", FUSE, Known::As(MountClass::Coherent)),
-            ("fuse.sshfs", FUSE, Known::As(MountClass::CloseToOpen)),
+            ("fuse.sshfs", FUSE, Known::UnknownFuse),
             ("nfs4", 0x6969, Known::As(MountClass::CloseToOpen)),
             ("virtiofs", FUSE, Known::As(MountClass::CloseToOpen)),
             ("fancyfs", 0xef53, Known::As(MountClass::CloseToOpen)),

@@ -165,7 +165,7 @@ pub fn probe(
     match class::known(&report.mount) {
         Known::As(class) => report.class = class,
         Known::UnknownFuse if options.allow_unknown_fuse => {}
-        Known::UnknownFuse => report.refusal = Some(unknown_fuse(&report.mount)),
+        Known::UnknownFuse => report.refusal = Some(class::unknown_fuse(&report.mount)),
         Known::BreaksExclusivity => {
             report.refusal = Some(class::breaks_exclusivity(&report.mount));
             return Ok(report);
@@ -207,14 +207,6 @@ fn choose(report: &Report) -> Result<Primitive, String> {
             tried(),
         )),
     }
-}
-
-fn unknown_fuse(mount: &Mount) -> String {
-    format!(
-        "{} is FUSE, and isn't known to let only one writer create a name; put the store on another \
-         filesystem, or, if you know that it does, allow it (Options::allow_unknown_fuse)",
-        class::describe(mount),
-    )
 }
 
 /// A directory to try things in, which leaves nothing.

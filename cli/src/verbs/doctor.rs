@@ -31,7 +31,7 @@ Example:
 pub(crate) struct Doctor {
     /// The directory, or the one in which the store is to be made
     directory: PathBuf,
-    /// Accept a FUSE filesystem that isn't known to keep creation exclusive
+    /// Accept a FUSE filesystem that isn't known to keep creation exclusive, or sshfs (with -o dir_cache=no)
     #[arg(long)]
     allow_unknown_fuse: bool,
     /// Race against, and watch, the same command on another node

@@ -37,7 +37,7 @@ pub(crate) struct Init {
     /// A store with the same choices that is there already will do; any number of processes may race
     #[arg(long)]
     if_absent: bool,
-    /// Accept a FUSE filesystem that isn't known to keep creation exclusive
+    /// Accept a FUSE filesystem that isn't known to keep creation exclusive, or sshfs (with -o dir_cache=no)
     #[arg(long)]
     allow_unknown_fuse: bool,
     #[command(flatten)]
