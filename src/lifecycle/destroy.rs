@@ -5,6 +5,8 @@
 //! - Only names that a store gives are removed. Anything else is left and named, and the directories that
 //!   hold it with it; the store's directory itself stays too, empty or not.
 //! - What has no STORE is taken for the rest of a store only if it holds nothing but a store's own names.
+//! - Where a file is a directory with one file (primitive 3), a stop may have left it empty: it is no file
+//!   any more, and STORE no store, but a name that has to go.
 
 use std::ffi::OsStr;
 use std::io;
@@ -81,17 +83,18 @@ pub(crate) fn destroy(path: &Path, storage: &Arc<dyn Storage>, options: DestroyO
         _ => Error::io("can't open the store's directory", error).at(path),
     })?;
     let listed = storage.list(&root).map_err(|error| Error::io("can't list the store", error).at(path))?;
-    let resumed = !listed.iter().any(|name| name == OsStr::new(names::STORE));
-    if resumed {
-        check_rest(path, &listed)?;
-    }
     if encloses(&*storage, &root) {
         (storage, root) = (Arc::new(Enclosed::new(storage)), Enclosed::root(root));
     }
     let storage = &*storage;
+    let is_named = listed.iter().any(|name| name == OsStr::new(names::STORE));
+    let resumed = !is_named || is_gone(&storage.kind(&root, names::STORE));
+    if resumed {
+        check_rest(path, &listed)?;
+    }
     let done = Destroyed { dry_run: options.dry_run, resumed, ..Destroyed::default() };
     let mut sweep = Sweep { storage, path, done };
-    if !resumed {
+    if is_named {
         // One that can't be read is destroyed all the same.
         let unsynced = |durability| durability == Durability::Unsynced;
         let store = read_store(storage, &root).ok().flatten();
@@ -120,6 +123,10 @@ pub(crate) fn destroy(path: &Path, storage: &Arc<dyn Storage>, options: DestroyO
         tracing::info!(path = %path.display(), resumed, commits, "destroyed a store");
     }
     Ok(sweep.done)
+}
+
+fn is_gone<T>(found: &io::Result<T>) -> bool {
+    found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether the store's files are enclosed in directories: STORE, or if that is gone, what is left.
@@ -167,6 +174,8 @@ enum What {
     Other,
     /// A segment, or the room of a probe that was interrupted: with files whose names are told likewise.
     Directory(OwnNames),
+    /// What a probe was trying to publish: a file, or a directory with one.
+    Tried,
 }
 
 /// What a name is, if the store gives such ones in a directory.
@@ -197,7 +206,7 @@ fn commits(name: &OsStr) -> Option<What> {
 
 fn staged(name: &OsStr) -> Option<What> {
     if name.to_str()?.starts_with(PROBE_PREFIX) {
-        return Some(What::Directory(|_| Some(What::Other)));
+        return Some(What::Directory(|_| Some(What::Tried)));
     }
     names::parse_staged(name).map(|_| What::Other)
 }
@@ -231,8 +240,10 @@ impl Sweep<'_> {
     fn file(&mut self, dir: &Dir, within: &Path, name: &str, what: What) -> Result<()> {
         let at = within.join(name);
         match self.kind(dir, &at, name)? {
-            None => return Ok(()),
-            Some(Kind::File) => {}
+            // A dry run can't tell it from what has been there.
+            None if self.done.dry_run => return Ok(()),
+            // What is no file any more may still have its name.
+            None | Some(Kind::File) => {}
             Some(_) => {
                 self.leave(at);
                 return Ok(());
@@ -243,8 +254,14 @@ impl Sweep<'_> {
         let bytes = opened.and_then(|file| self.storage.size(&file)).unwrap_or(0);
         let removed = if self.done.dry_run { Ok(()) } else { self.storage.remove(dir, name) };
         match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed(&at)(error)),
-            _ => {}
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // Where a file is a directory, a client may keep what somebody has open in it.
+            Err(error) if is_not_empty(&error) => {
+                self.leave(at);
+                return Ok(());
+            }
+            Err(error) => return Err(self.failed(&at)(error)),
         }
         let freed = if matches!(what, What::Commit) { &mut self.done.commits } else { &mut self.done.others };
         freed.add(Freed { count: 1, bytes });
@@ -269,6 +286,11 @@ impl Sweep<'_> {
             for held in listed.iter() {
                 match held.to_str().zip(own(held)) {
                     Some((held, What::Directory(own))) => self.directory(&dir, &at, held, own)?,
+                    Some((held, What::Tried))
+                        if self.kind(&dir, &at.join(held), held)? == Some(Kind::Directory) =>
+                    {
+                        self.directory(&dir, &at, held, |_| Some(What::Other))?;
+                    }
                     Some((held, what)) => self.file(&dir, &at, held, what)?,
                     None => self.leave(at.join(held)),
                 }

@@ -5,19 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use batchweave::storage::Storage;
-use batchweave::{Durability, Options, Settings, Step, Store};
+use batchweave::{DestroyOptions, Durability, Options, Primitive, Settings, Step, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded};
 use parking_lot::Mutex;
 
 use crate::support::*;
 
 const DEST: &str = "/copy";
+const PARTIAL: &str = "/copy.partial";
 const STEPS: u64 = 20;
 
 /// Two segments by two producers, one of which has finished.
-fn prepared(options: Options) -> Memory {
+fn prepared(options: Options, primitive: Primitive) -> Memory {
     let disk = Memory::new();
-    let store = create(Arc::new(disk.clone()), 1, options, &Settings::new()).unwrap();
+    let mount = Arc::new(Fault::new(Arc::new(disk.clone()), mount_with(primitive)));
+    let store = create(mount, 1, options, &Settings::new()).unwrap();
     let (mut a, mut b) = (store.producer("a").unwrap(), store.producer("b").unwrap());
     for step in 0..STEPS {
         publish(if step % 3 == 0 { &mut b } else { &mut a }).unwrap();
@@ -34,12 +36,13 @@ fn at(path: &str, disk: &Memory, seed: u64) -> batchweave::Result<Store> {
 /// anything, and with what a power cut leaves of it. Gives how many there were.
 fn stop_everywhere(
     disk: &Memory,
+    primitive: Primitive,
     synced: bool,
     doing: impl FnOnce(Store),
     left: impl Fn(&Memory, &str) + Send + Sync + 'static,
 ) -> u64 {
     let (left, points) = (Arc::new(left), Arc::new(Mutex::new(0u64)));
-    let mut faults = Plan::new();
+    let mut faults = mount_with(primitive);
     for &method in Method::CHANGES {
         let (disk, left, points) = (disk.clone(), Arc::clone(&left), Arc::clone(&points));
         faults = faults.meanwhile(Match::method(method), move || {
@@ -78,8 +81,17 @@ fn check_copy(disk: &Memory, how: &str) {
     assert_eq!(finished, [false, true], "{how}");
 }
 
-/// Nothing is at the place, or a whole copy; and a copy can be made elsewhere.
+/// Nothing is at the place, or a whole copy. An unfinished one can be destroyed, to make it anew.
 fn check_copying(disk: &Memory, how: &str) {
+    if let Ok(partial) = disk.open_root(Path::new(PARTIAL)) {
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        if !disk.list(&partial).unwrap().is_empty() {
+            let report = batchweave::destroy_on(Path::new(PARTIAL), &storage, DestroyOptions::new());
+            let report = report.unwrap_or_else(|error| panic!("{how}: {error}"));
+            assert!(report.left.is_empty(), "{how}: {:?}", report.left);
+        }
+        assert!(disk.list(&partial).unwrap().is_empty(), "{how}");
+    }
     if disk.open_root(Path::new(DEST)).is_ok() {
         check_copy(disk, how);
     }
@@ -88,11 +100,11 @@ fn check_copying(disk: &Memory, how: &str) {
     assert_eq!(read_all(&source).len() as u64, STEPS, "{how}");
 }
 
-fn copy_everywhere(options: Options) -> u64 {
-    let disk = prepared(options);
+fn copy_everywhere(options: Options, primitive: Primitive) -> u64 {
+    let disk = prepared(options, primitive);
     let synced = options.durability == Durability::Synced;
     let copy = |store: Store| drop(store.copy_to(DEST, None).unwrap());
-    let points = stop_everywhere(&disk, synced, copy, check_copying);
+    let points = stop_everywhere(&disk, primitive, synced, copy, check_copying);
     check_copy(&disk, "at the end");
     if synced {
         let dark = disk.fork();
@@ -104,20 +116,27 @@ fn copy_everywhere(options: Options) -> u64 {
 
 #[test]
 fn a_copy_of_a_synced_store_is_stopped_anywhere() {
-    let points = copy_everywhere(options());
+    let points = copy_everywhere(options(), Primitive::Link);
     assert!(points > STEPS * 5, "only {points} crash points");
 }
 
 #[test]
 fn a_copy_of_an_unsynced_store_is_stopped_anywhere() {
-    copy_everywhere(options().durability(Durability::Unsynced));
+    copy_everywhere(options().durability(Durability::Unsynced), Primitive::Link);
+}
+
+/// Each file is two names there, and a stop may leave the outer one.
+#[test]
+fn a_copy_of_directories_with_a_file_each_is_stopped_anywhere() {
+    let points = copy_everywhere(options(), Primitive::RenameDirectory);
+    assert!(points > STEPS * 6, "only {points} crash points");
 }
 
 /// A rename whose reply is lost has given the copy its name; one that is refused leaves nothing.
 #[test]
 fn the_last_rename_fails_or_its_reply_is_lost() {
     for lost in [true, false] {
-        let disk = prepared(options());
+        let disk = prepared(options(), Primitive::Link);
         let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
         let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
         let rename = Match::method(Method::RenameRoot);
@@ -134,7 +153,7 @@ fn the_last_rename_fails_or_its_reply_is_lost() {
         } else {
             copied.unwrap_err();
             assert!(disk.open_root(Path::new(DEST)).is_err());
-            assert!(disk.open_root(Path::new("/copy.partial")).is_err(), "it is removed again");
+            assert!(disk.open_root(Path::new(PARTIAL)).is_err(), "it is removed again");
         }
     }
 }
@@ -150,9 +169,8 @@ fn check_destroying(disk: &Memory, how: &str) {
             assert_eq!(error.kind(), batchweave::ErrorKind::Invalid, "{how}: {error}");
             let root = disk.open_root(Path::new(PATH)).unwrap();
             if !disk.list(&root).unwrap().is_empty() {
-                let options = batchweave::DestroyOptions::new();
                 let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-                let report = batchweave::destroy_on(Path::new(PATH), &storage, options);
+                let report = batchweave::destroy_on(Path::new(PATH), &storage, DestroyOptions::new());
                 assert!(report.unwrap_or_else(|error| panic!("{how}: {error}")).resumed, "{how}");
             }
         }
@@ -163,11 +181,22 @@ fn check_destroying(disk: &Memory, how: &str) {
     publish(&mut store.producer("a").unwrap()).unwrap();
 }
 
+fn destroy_everywhere(primitive: Primitive) -> u64 {
+    let disk = prepared(options(), primitive);
+    let destroy = |store: Store| drop(store.destroy().unwrap());
+    let points = stop_everywhere(&disk, primitive, true, destroy, check_destroying);
+    check_destroying(&disk, "at the end");
+    points
+}
+
 #[test]
 fn a_destroy_is_stopped_anywhere() {
-    let disk = prepared(options());
-    let destroy = |store: Store| drop(store.destroy().unwrap());
-    let points = stop_everywhere(&disk, true, destroy, check_destroying);
+    let points = destroy_everywhere(Primitive::Link);
     assert!(points > STEPS + 10, "only {points} crash points");
-    check_destroying(&disk, "at the end");
+}
+
+#[test]
+fn a_destroy_of_directories_with_a_file_each_is_stopped_anywhere() {
+    let points = destroy_everywhere(Primitive::RenameDirectory);
+    assert!(points > 2 * STEPS + 10, "only {points} crash points");
 }
