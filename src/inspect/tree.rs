@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::sink::Sink;
@@ -16,9 +15,8 @@ use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
 use crate::id::Segment;
 use crate::limits::LOOK_AGAIN_MAX;
-use crate::log::{Log, marks, may_be_stale, read};
+use crate::log::{Log, index, marks, may_be_stale, read};
 use crate::name::Name;
-use crate::options::Primitive;
 use crate::storage::{Access, Dir, Kind, Names, read_exact_at};
 
 /// The segments that there are names for.
@@ -45,8 +43,8 @@ impl Tree {
         // What a running reclaim has removed since from log/ has an index that may be newer than that look,
         // also where a sleeper has made a lower segment anew.
         let newest = segments_in_log.last().copied().unwrap_or_default();
-        indexes
-            .extend(self::indexes(log).unwrap_or_default().into_iter().filter(|segment| *segment < newest));
+        let again = index::list(log).unwrap_or_default();
+        indexes.extend(again.into_iter().filter(|segment| *segment < newest));
         let marks = segments(log, sink, names::MARKS, Kind::File);
         Ok(Self { log: segments_in_log, indexes, marks })
     }
@@ -93,20 +91,6 @@ pub(super) fn reclaimed(live: Option<Segment>, indexes: &BTreeSet<Segment>) -> S
         first = before;
     }
     first
-}
-
-/// The segments that have an index now. A directory that has lost its file (primitive 3) is none.
-///
-/// # Errors
-/// The system's.
-pub(super) fn indexes(log: &Log) -> io::Result<BTreeSet<Segment>> {
-    let dir = log.directory(names::INDEX)?;
-    let listed = log.storage.list(&dir)?;
-    let mut found: BTreeSet<Segment> = listed.iter().filter_map(names::parse_segment).collect();
-    if log.identity.primitive == Primitive::RenameDirectory {
-        found.retain(|segment| log.storage.kind(&dir, &names::segment(*segment)).is_ok());
-    }
-    Ok(found)
 }
 
 fn look_at_root(log: &Log, sink: &mut Sink<'_>) -> Result<()> {

@@ -22,7 +22,7 @@ use crate::format::names;
 use crate::id::{Segment, Version};
 use crate::log::state::State;
 use crate::log::tail::Tail;
-use crate::log::{Log, read};
+use crate::log::{Log, index, read};
 use crate::storage::{Dir, Kind};
 
 /// Verifies a store.
@@ -215,7 +215,7 @@ impl Walk<'_, '_> {
     /// Whether a segment is freed, its index too, as of now: a reclaim may have run since the names were
     /// listed. The state is younger than the indexes, or the one before what lives may be gone by then.
     fn is_reclaimed(&self, segment: Segment) -> bool {
-        let Ok(indexes) = tree::indexes(self.log) else { return false };
+        let Ok(indexes) = index::list(self.log) else { return false };
         let Ok(tail) = Tail::load(self.log) else { return false };
         let live = self.log.first_live_segment(&tail, tail.state.floor).ok();
         segment < tree::reclaimed(live, &indexes)

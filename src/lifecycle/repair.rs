@@ -137,7 +137,8 @@ enum Mending {
 /// before what lives; so it is the first of those that go on without a gap to that one. What has an earlier
 /// name, a sleeper has put again after it was removed.
 fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
-    let mut named = segments(log, names::INDEX)?;
+    let unlisted = |error| Error::io("can't list the indexes", error).at(log.path_of([names::INDEX]));
+    let mut named = index::list(log).map_err(unlisted)?;
     // Read after the listing, so that it knows of whatever is missing there.
     let tail = Tail::load(log).or_else(|_| rebuild::begin(log, newest));
     let live = tail.and_then(|tail| log.first_live_segment(&tail, tail.state.floor));
@@ -146,7 +147,7 @@ fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
         // What lives can't be told without what is to be rebuilt: then all are needed whose log is there.
         Err(error) => {
             tracing::debug!(%error, "what is reclaimed is told by names");
-            named.extend(segments(log, names::LOG)?);
+            named.extend(segments_in_log(log)?);
             newest
         }
     };
@@ -157,10 +158,10 @@ fn first_index(log: &Log, newest: Segment) -> Result<Segment> {
     Ok(first)
 }
 
-/// The segments that a directory of the store has names for.
-fn segments(log: &Log, name: &str) -> Result<BTreeSet<Segment>> {
-    let failed = |error| Error::io("can't list a directory of the store", error).at(log.path_of([name]));
-    let dir = log.directory(name).map_err(failed)?;
+/// The segments that log/ has names for.
+fn segments_in_log(log: &Log) -> Result<BTreeSet<Segment>> {
+    let failed = |error| Error::io("can't list the segments", error).at(log.path_of([names::LOG]));
+    let dir = log.directory(names::LOG).map_err(failed)?;
     let listed = log.storage.list(&dir).map_err(failed)?;
     Ok(listed.iter().filter_map(names::parse_segment).collect())
 }

@@ -4,6 +4,7 @@
 //! - Who finds parts reads the versions and parts; only an opening producer and the builder of the next
 //!   index read producers' states.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -21,8 +22,25 @@ use crate::format::names;
 use crate::id::{Part, Segment, Version};
 use crate::limits::INDEX_CACHE;
 use crate::name::Name;
-use crate::options::ReadMode;
+use crate::options::{Primitive, ReadMode};
 use crate::storage::{Access, File, Mapping, Storage, read_exact_at};
+
+/// The segments that have an index now. A directory that has lost its file (primitive 3) is none: a removal
+/// stopped there.
+///
+/// # Errors
+/// The system's.
+pub fn list(log: &Log) -> io::Result<BTreeSet<Segment>> {
+    let dir = log.directory(names::INDEX)?;
+    let listed = log.storage.list(&dir)?;
+    let mut found: BTreeSet<Segment> = listed.iter().filter_map(names::parse_segment).collect();
+    if log.identity.primitive == Primitive::RenameDirectory {
+        // One that can't be looked at now may be there.
+        let kind = |segment: &Segment| log.storage.kind(&dir, &names::segment(*segment));
+        found.retain(|segment| !kind(segment).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
+    }
+    Ok(found)
+}
 
 /// An open index.
 #[derive(Debug)]

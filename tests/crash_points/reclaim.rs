@@ -1,10 +1,11 @@
 //! A reclaim that drops, raises the floor and removes, stopped at each of its calls: what a checkpoint
-//! protects is there, everyone goes on, and a second reclaim ends where the first would have.
+//! protects is there, everyone goes on, nothing is to be repaired, and a second reclaim ends where the
+//! first would have.
 
 use std::sync::Arc;
 
 use batchweave::format::names;
-use batchweave::{Durability, Options, Primitive, ReclaimOptions, Settings};
+use batchweave::{Durability, Options, Primitive, ReclaimOptions, RepairOptions, RepairReport, Settings};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan};
 use parking_lot::Mutex;
 
@@ -47,6 +48,8 @@ fn check_left(disk: &Memory, done: &[String], how: &str) {
     let floor = store.info().unwrap_or_else(|error| panic!("{how}: {error}")).floor.get();
     let report = store.verify(|_| ()).unwrap();
     assert!(report.is_clean(), "{how}: {:?}", report.findings);
+    let repaired = store.repair(RepairOptions::new().dry_run(true)).unwrap();
+    assert_eq!(repaired, RepairReport::default(), "{how}: nothing is broken where a removal stopped");
     let dropped = {
         let tail = store.inner().current().unwrap();
         let group = &tail.state.groups.values().next().unwrap();
