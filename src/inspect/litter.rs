@@ -55,17 +55,20 @@ impl Stage {
     pub(super) fn tell(&self, log: &Log, sink: &mut Sink<'_>, state: Option<&State>) {
         let Some(dir) = &self.dir else { return };
         for name in &self.names {
-            let gone = name.to_str().is_some_and(|text| {
+            let gone = name.to_str().filter(|text| {
                 log.storage.kind(dir, text).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
             });
-            if !gone {
-                let why = match names::parse_staged(name) {
-                    Some(staged) => self.judge(&staged, state),
-                    None if is_probe(name) => "left by a probe of the mount".to_owned(),
-                    None => "the store gives no such name: a stranger's".to_owned(),
-                };
-                sink.litter(Path::new(names::STAGE).join(name), why);
-            }
+            let why = match (gone, names::parse_staged(name)) {
+                // The directory that a file has been in (primitive 3).
+                (Some(text), _) if log.storage.open_dir(dir, text).is_ok() => {
+                    "without its file: left by a stop, or kept for a reader".to_owned()
+                }
+                (Some(_), _) => continue,
+                (None, Some(staged)) => self.judge(&staged, state),
+                (None, None) if is_probe(name) => "left by a probe of the mount".to_owned(),
+                (None, None) => "the store gives no such name: a stranger's".to_owned(),
+            };
+            sink.litter(Path::new(names::STAGE).join(name), why);
         }
     }
 

@@ -3,12 +3,14 @@
 //! - The names were listed before the log was replayed: a file's Open, or the one that fences it, is in.
 //! - A draft is dead if its nonce is in the log, its sequence is in, or its incarnation can't publish any
 //!   more. One whose outcome is unknown, of a producer that lives, is none of these (R2).
-//! - A control file is dead if its nonce is in the log, or it is seen a second time. If its owner lives all
-//!   the same, his link finds nothing, and he stages it again: nothing is lost, only done twice.
+//! - A control file is dead if its nonce is in the log, or it is seen a second time; at once, if it was moved
+//!   there by a reclaim, since nobody owns that. If its owner lives all the same, his link finds nothing, and
+//!   he stages it again: nothing is lost, only done twice.
 //! - Names that the store doesn't give are a stranger's, and stay.
 
 use std::collections::BTreeSet;
 
+use super::remove::REMOVED;
 use crate::format::names::{self, Staged};
 use crate::id::Nonce;
 use crate::log::state::State;
@@ -39,7 +41,7 @@ pub(super) fn judge(listed: &Names, tail: &Tail, seen_before: &[String]) -> Judg
         let dead = is_in
             || match &staged {
                 Staged::Draft { .. } => is_dead_draft(&staged, &tail.state),
-                Staged::Control { .. } => seen_before.contains(name),
+                Staged::Control { kind, .. } => kind == REMOVED || seen_before.contains(name),
             };
         if dead {
             judged.dead.push((name.to_owned(), is_in));

@@ -3,6 +3,8 @@
 //! - A name that is gone is another reclaimer's work, never an error.
 //! - Only names that the store gives are removed; a directory that holds others, or gets new ones time and
 //!   again from writers that slept, stays for the next reclaim.
+//! - Where a file is a directory with one file (primitive 3), one that holds a client's own name for what a
+//!   reader has open is moved to stage/: it can't be removed yet, and is in nobody's way there.
 //! - Nothing is synced afterwards: a removal that a power cut undoes brings back what is dead, which the next
 //!   reclaim removes again.
 
@@ -18,6 +20,9 @@ use crate::id::{Nonce, Segment, Version};
 use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::{Log, may_be_stale, read};
 use crate::storage::{Access, Dir, File};
+
+/// What a staged name says of a directory that was moved there since a client keeps something in it.
+pub(super) const REMOVED: &str = "removed";
 
 /// Removes names of one of the store's directories, or says what would go.
 #[derive(Debug)]
@@ -55,38 +60,42 @@ impl<'l> Remover<'l> {
         // What can't be read can be dead all the same, and so is a directory that a stop has left without its
         // file (primitive 3).
         let opened = storage.open(dir, name, Access::Read);
+        let is_gone = |error: &io::Error| {
+            may_be_stale(error) && storage.open_dir(dir, name).is_err_and(|error| may_be_stale(&error))
+        };
+        if self.dry_run && opened.as_ref().is_err_and(is_gone) {
+            return Ok(Freed::default());
+        }
         let bytes = opened.and_then(|file| storage.size(&file)).unwrap_or(0);
         let removed = if self.dry_run { Ok(()) } else { storage.remove(dir, name) };
         match removed {
             Ok(()) => Ok(Freed { count: 1, bytes }),
             Err(error) if may_be_stale(&error) => Ok(Freed::default()),
-            Err(error) if is_not_empty(&error) => {
-                self.move_out(dir, name);
-                Ok(Freed { count: 1, bytes })
-            }
+            Err(error) if is_not_empty(&error) && self.move_out(dir, name) => Ok(Freed { count: 1, bytes }),
+            Err(error) if is_not_empty(&error) => Ok(Freed::default()),
             Err(error) => Err(Error::io("can't remove what nobody needs", error)),
         }
     }
 
     /// Where a file is a directory with one file (primitive 3), some clients keep what a reader has open in
     /// there, under a name of their own. In its place it would pass for a file that somebody else has
-    /// removed, so it goes to stage/, where it is litter: gone with the second reclaim after the reader is. A
-    /// mount that refuses keeps it until then.
-    fn move_out(&self, dir: &Dir, name: &str) {
+    /// removed, so it goes to stage/, where it is litter: gone with the reclaim after the reader is. A mount
+    /// that refuses keeps it until then. True if it was moved.
+    fn move_out(&self, dir: &Dir, name: &str) -> bool {
         if self.parent == names::STAGE {
-            return;
+            return false;
         }
-        let storage = &*self.log.storage;
-        let moved =
-            self.log.nonce().map(|nonce| names::staged_control("removed", nonce)).and_then(|staged| {
-                let stage = storage.open_dir(&self.log.root(), names::STAGE);
-                stage
-                    .and_then(|stage| storage.rename(dir, name, &stage, &staged))
-                    .map_err(|error| Error::io("can't move what a reader has open to stage/", error))
-            });
-        if let Err(error) = moved {
+        let moved = self.log.nonce().and_then(|nonce| {
+            let stage = self.log.directory(names::STAGE);
+            let staged = names::staged_control(REMOVED, nonce);
+            stage
+                .and_then(|stage| self.log.storage.rename(dir, name, &stage, &staged))
+                .map_err(|error| Error::io("can't move what a reader has open to stage/", error))
+        });
+        if let Err(error) = &moved {
             tracing::debug!(%error, name, "it stays in its place until nobody has it open");
         }
+        moved.is_ok()
     }
 
     /// Removes a segment: its commits, then its directory.

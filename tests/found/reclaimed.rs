@@ -155,16 +155,66 @@ fn what_a_reader_has_open_is_moved_out_of_its_place_where_it_is_kept_in_a_direct
     };
     let segments = kept("log");
     let options = ReclaimOptions::new().up_to(store.info().unwrap().next_step);
-    let mut seen = store.reclaim(&options).unwrap().control_seen;
+    store.reclaim(&options).unwrap();
     assert!(kept("log") < segments, "segments are gone, whoever reads them");
-    assert!(kept("stage") > 0, "the test has lost its teeth: nothing was open");
+    let kept_for_it = kept("stage");
+    assert!(kept_for_it > 0, "the test has lost its teeth: nothing was open");
     check_clean(&store);
+    let told = store.verify(|_| ()).unwrap().litter;
+    assert_eq!(told.len(), kept_for_it, "{told:?}");
+    assert!(told.iter().all(|one| one.why.contains("kept for a reader")), "{told:?}");
+    // As long as that has it open it can't go, and nothing is said to have been freed.
+    assert_eq!(store.reclaim(&options).unwrap().litter.count, 0);
+    assert_eq!(kept("stage"), kept_for_it);
     drop((held, reading));
-    for _ in 0..2 {
-        seen = store.reclaim(&options.clone().control_seen(seen)).unwrap().control_seen;
-    }
-    assert_eq!(kept("stage"), 0, "{seen:?}");
+    // By a process that knows of no earlier reclaim, like the command.
+    let removed = store.reclaim(&options).unwrap().litter;
+    assert_eq!((kept("stage"), removed.count), (0, kept_for_it as u64));
     check_clean(&store);
+    assert!(store.verify(|_| ()).unwrap().litter.is_empty());
+}
+
+/// A mount that doesn't let it be moved either keeps it in its place, and it isn't counted as freed.
+#[test]
+fn what_a_reader_has_open_and_cannot_be_moved_is_not_freed() {
+    let disk = Memory::new();
+    let traits = Traits { links: Links::Nowhere, noreplace: false, ..Class::CloseToOpen.traits() };
+    let choices = Choices::replay(Vec::new());
+    let mount = Mount::with_traits(disk.clone(), Class::CloseToOpen, traits, choices, Arc::new(Alone));
+    let process = Arc::new(Fault::new(Arc::new(mount), Plan::new()));
+    let store = create(process.clone(), 1, options(), &Settings::new()).unwrap();
+    let mut producer = store.producer("a").unwrap();
+    for _ in 0..70 {
+        publish(&mut producer).unwrap();
+    }
+    // A stranger's name in an index keeps it as a client's own would.
+    let held = disk.open_root(&Path::new(PATH).join("index/000000000000")).unwrap();
+    disk.create_exclusive(&held, ".fuse_hidden01").unwrap();
+    process.set_plan(Plan::new().fail(Match::method(Method::Rename).named("-removed."), errno::EBUSY));
+    let options = ReclaimOptions::new().up_to(store.info().unwrap().next_step);
+    let freed = store.reclaim(&options).unwrap();
+    assert_eq!((freed.segments.count, freed.indexes.count), (3, 1), "one of two stays");
+    process.set_plan(Plan::new());
+    assert_eq!(store.reclaim(&options).unwrap().indexes.count, 1, "it is moved now");
+    check_clean(&store);
+}
+
+/// A dry run tells of what is there.
+#[test]
+fn a_dry_run_does_not_count_what_another_has_removed_meanwhile() {
+    let disk = disk_with(5);
+    let stage = disk.open_root(&Path::new(PATH).join("stage")).unwrap();
+    let names: Vec<_> = (1..3).map(|number| format!("-removed.{number:032x}")).collect();
+    for name in &names {
+        disk.create_exclusive(&stage, name).unwrap();
+    }
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+    let (gone, elsewhere) = (names[0].clone(), disk.clone());
+    let look = Match::method(Method::Open).named(&names[0]).nth(1);
+    process.set_plan(Plan::new().meanwhile(look, move || elsewhere.remove(&stage, &gone).unwrap()));
+    let report = store.reclaim(&ReclaimOptions::new().dry_run(true)).unwrap();
+    assert_eq!((report.litter.count, report.litter_names), (1, vec![format!("stage/{}", names[1])]));
 }
 
 /// A control file that a reclaim has seen twice is litter: where a server removes what others have open, its
