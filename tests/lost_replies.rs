@@ -12,6 +12,8 @@ mod dead_disk;
 mod drafts;
 #[path = "lost_replies/patience.rs"]
 mod patience;
+#[path = "lost_replies/refused.rs"]
+mod refused;
 #[path = "lost_replies/remounted.rs"]
 mod remounted;
 mod support;

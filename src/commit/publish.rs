@@ -94,19 +94,24 @@ pub fn take_back(log: &Log, stage: &Dir, staged: &Staged, segment: &Dir, version
 fn describe(log: &Log, error: io::Error, version: Version) -> Error {
     let primitive = log.identity.primitive;
     let what = format!("the {primitive} failed and the version is absent; whether it comes is unknown");
-    refused_or(primitive, what, error).version(version).at(log.commit_path(version))
+    refused_or(primitive, &what, error).version(version).at(log.commit_path(version))
 }
 
-/// The error of a primitive that failed: `Unsupported` where a mount refuses it, which did it when the store
-/// was made: between two directories, and the rename that is tried then too (R9), or altogether; else `Io`,
-/// with these words.
-pub fn refused_or(primitive: Primitive, what: impl Into<String>, error: io::Error) -> Error {
-    if put::is_refused(&error) || put::is_unsupported(&error) {
-        let what = format!(
-            "the mount refuses the {primitive} by which this store publishes: mount it as it was when the \
-             store was made, or copy the store to another filesystem"
-        );
-        return Error::new(ErrorKind::Unsupported, what).caused_by(error);
+/// The error of a primitive that failed, with these words: `Unsupported` where a mount refuses it, which did
+/// it when the store was made; else `Io`.
+pub(super) fn refused_or(primitive: Primitive, what: &str, error: io::Error) -> Error {
+    if !is_refusal(primitive, &error) {
+        return Error::io(what, error);
     }
-    Error::io(what, error)
+    let what = format!(
+        "{what}; the mount refuses the {primitive} by which this store publishes: mount it as it was when \
+         the store was made, or copy the store to another filesystem"
+    );
+    Error::new(ErrorKind::Unsupported, what).caused_by(error)
+}
+
+/// Whether a mount refuses a primitive: between two directories, and the rename that is tried then too (R9),
+/// or altogether.
+pub fn is_refusal(primitive: Primitive, error: &io::Error) -> bool {
+    put::is_refused(error) || put::is_unsupported(primitive, error)
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::commit::ballast;
-use crate::commit::publish::refused_or;
+use crate::commit::publish::is_refusal;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::names;
@@ -22,7 +22,7 @@ use crate::id::{Nonce, Segment, StoreUuid};
 use crate::log::Log;
 use crate::log::doorbell::DOORBELL_BYTES;
 use crate::log::open::{self, Found};
-use crate::options::{Durability, MountClass, Options, Settings};
+use crate::options::{Durability, MountClass, Options, Primitive, Settings};
 use crate::storage::{Dir, Storage, probe, put, write_all_at};
 
 /// What a handle is made from.
@@ -214,9 +214,22 @@ fn put_store(path: &Path, seams: &Seams, root: &Dir, identity: &Identity) -> Res
         put => put,
     };
     put.map_err(|error| {
-        refused_or(identity.primitive, "can't put STORE", error).at(path.join(names::STORE))
+        if is_refusal(identity.primitive, &error) {
+            refused(identity.primitive, error).at(path.join(names::STORE))
+        } else {
+            failed(error)
+        }
     })?;
     put::unstage(storage, identity.primitive, stage, &staged).map_err(failed)
+}
+
+/// What a mount has just done when it was probed.
+fn refused(primitive: Primitive, error: io::Error) -> Error {
+    let what = format!(
+        "can't put STORE; the mount did the {primitive} when it was probed, and refuses it now: try again, \
+         or use another filesystem"
+    );
+    Error::new(ErrorKind::Unsupported, what).caused_by(error)
 }
 
 /// Refuses a directory that holds anything but a store's own empty directories.

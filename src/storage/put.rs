@@ -60,12 +60,18 @@ pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EPERM | EXDEV))
 }
 
-/// Whether an error of a primitive says that the mount doesn't do it, wherever the file lies.
-pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+/// Whether an error of a primitive says that the mount doesn't do it, wherever the file lies. A filesystem
+/// without RENAME_NOREPLACE answers EINVAL, as renameat2(2) has it.
+pub(crate) fn is_unsupported(primitive: Primitive, error: &io::Error) -> bool {
+    const EINVAL: i32 = 22;
     const EMLINK: i32 = 31;
     const ENOSYS: i32 = 38;
     const EOPNOTSUPP: i32 = 95;
-    matches!(error.raw_os_error(), Some(EMLINK | ENOSYS | EOPNOTSUPP))
+    match error.raw_os_error() {
+        Some(EMLINK | ENOSYS | EOPNOTSUPP) => true,
+        Some(EINVAL) => primitive == Primitive::RenameNoreplace,
+        _ => false,
+    }
 }
 
 /// Drops the staged name of a file that is known to have won: a link leaves it behind, a rename took it away.
