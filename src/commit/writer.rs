@@ -205,6 +205,7 @@ fn link_next(
         tail.reload(log).map_err(Failure::Unknown)?;
         return Ok(None);
     }
+    // R6; and R3: that the directory is synced is believed only if the marks can be opened after it.
     let believed = is_planted(Bug::AckOnLink)
         || (is_planted(Bug::AckOnReread)
             && read::identity_afresh(log, version).is_ok_and(|found| found == Some(staged.identity())));
@@ -299,7 +300,7 @@ enum Synced {
 /// nothing.
 ///
 /// A sync that succeeds proves nothing either if the disk is dead: XFS that has shut down finds nothing to be
-/// written any more. But it opens nothing any more, so a look at the marks comes before the acknowledgement.
+/// written any more. But it opens nothing any more, so the callers look at the marks before they acknowledge.
 fn sync(log: &Log, dir: &Dir, version: Version) -> Result<Synced, Failure> {
     if !log.is_synced() {
         return Ok(Synced::Durable);
