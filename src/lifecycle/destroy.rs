@@ -87,24 +87,23 @@ pub(crate) fn destroy(path: &Path, storage: &Arc<dyn Storage>, options: DestroyO
         (storage, root) = (Arc::new(Enclosed::new(storage)), Enclosed::root(root));
     }
     let storage = &*storage;
-    let is_named = listed.iter().any(|name| name == OsStr::new(names::STORE));
-    let resumed = !is_named || is_gone(&storage.kind(&root, names::STORE));
+    let named = listed.iter().any(|name| name == OsStr::new(names::STORE));
+    let resumed = !named || is_gone(&storage.kind(&root, names::STORE));
     if resumed {
         check_rest(path, &listed)?;
     }
     let done = Destroyed { dry_run: options.dry_run, resumed, ..Destroyed::default() };
     let mut sweep = Sweep { storage, path, done };
-    if is_named {
-        // One that can't be read is destroyed all the same.
-        let unsynced = |durability| durability == Durability::Unsynced;
-        let store = read_store(storage, &root).ok().flatten();
-        let synced = !store.is_some_and(|store| unsynced(store.options.durability));
-        sweep.file(&root, Path::new(""), names::STORE, What::Other)?;
-        if synced && !options.dry_run {
-            // Before anything else goes: after a power cut there is no store rather than half of one.
-            let failed = |error| Error::io("can't sync the store's directory", error).at(path);
-            storage.sync_dir(&root).map_err(failed)?;
-        }
+    // One that can't be read is destroyed all the same.
+    let unsynced = |durability| durability == Durability::Unsynced;
+    let store = read_store(storage, &root).ok().flatten();
+    let synced = !store.is_some_and(|store| unsynced(store.options.durability));
+    sweep.file(&root, Path::new(""), names::STORE, What::Other)?;
+    if synced && !options.dry_run {
+        // Before anything else goes: after a power cut there is no store rather than half of one. Whoever was
+        // stopped before may not have come to this.
+        let failed = |error| Error::io("can't sync the store's directory", error).at(path);
+        storage.sync_dir(&root).map_err(failed)?;
     }
     for name in names::DIRECTORIES {
         sweep.directory(&root, Path::new(""), name, own_names(name))?;

@@ -200,3 +200,49 @@ fn a_destroy_of_directories_with_a_file_each_is_stopped_anywhere() {
     let points = destroy_everywhere(Primitive::RenameDirectory);
     assert!(points > 2 * STEPS + 10, "only {points} crash points");
 }
+
+/// That STORE is gone may not be durable where the first destroy was stopped.
+#[test]
+fn a_destroy_that_goes_on_leaves_no_half_of_a_store_in_a_power_cut_either() {
+    for primitive in [Primitive::Link, Primitive::RenameDirectory] {
+        let disk = prepared(options(), primitive);
+        let first = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+        let store = open_with(first.clone(), 50, &Settings::new()).unwrap();
+        let dying = first.clone();
+        first.set_plan(Plan::new().meanwhile(Match::method(Method::SyncDir), move || dying.stop()));
+        store.destroy().unwrap_err();
+        let (dark, cuts) = (disk.clone(), Arc::new(Mutex::new(0)));
+        let counted = cuts.clone();
+        let removal = Match::method(Method::Remove).named("log/");
+        let second = Fault::new(
+            Arc::new(disk),
+            Plan::new().meanwhile(removal, move || {
+                *counted.lock() += 1;
+                let dark = dark.fork();
+                // Only what went of the rest is kept.
+                dark.power_cut_keeping(|unsynced| !unsynced.to_string().contains("STORE"));
+                assert_eq!(at(PATH, &dark, 63).unwrap_err().kind(), batchweave::ErrorKind::Invalid);
+            }),
+        );
+        let second: Arc<dyn Storage> = Arc::new(second);
+        let report = batchweave::destroy_on(Path::new(PATH), &second, DestroyOptions::new()).unwrap();
+        assert!(report.resumed && *cuts.lock() > STEPS, "{primitive}: {report:?}");
+    }
+}
+
+/// Where a file is a directory, a client may keep what somebody has open in it: that is named, and the rest
+/// goes.
+#[test]
+fn a_destroy_leaves_what_a_client_keeps_of_a_file_that_was_open() {
+    let disk = prepared(options(), Primitive::RenameDirectory);
+    let held = "log/000000000000/00000000000000000003";
+    let inner = disk.open_root(&Path::new(PATH).join(held)).unwrap();
+    disk.create_exclusive(&inner, ".fuse_hidden01").unwrap();
+    let report = open(disk.clone(), 2).unwrap().destroy().unwrap();
+    assert_eq!(report.left, [Path::new(held)]);
+    disk.remove(&inner, ".fuse_hidden01").unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let report = batchweave::destroy_on(Path::new(PATH), &storage, DestroyOptions::new()).unwrap();
+    assert!(report.resumed && report.left.is_empty(), "{report:?}");
+    assert!(disk.list(&disk.open_root(Path::new(PATH)).unwrap()).unwrap().is_empty());
+}
