@@ -96,7 +96,8 @@ fn reclaim(case: &Case<'_>, arm: Arm<'_>) -> Result<()> {
     let reclaim = || store.reclaim(&ReclaimOptions::new().keep(1));
     case.insist("the reclaim", reclaim)?;
     case.place.rules.lift()?;
-    let reclaimed = reclaim()?;
+    // A server that was restarted where nothing hangs on the answer is met by the next one.
+    let reclaimed = case.insist("the next reclaim", reclaim)?;
     let segments = fs::read_dir(case.truth.join("log"))?.count();
     if reclaimed.floor != Step::new(READ) || segments > 2 {
         return Err(format!("{segments} segments are left, the floor is {}", reclaimed.floor).into());
