@@ -315,14 +315,19 @@ fn slices_around_two_and_four_gib_are_right_at_their_edges() {
     assert_eq!((whole.len(), whole.last()), ((1 << 31) + 1, Some(&9)));
 }
 
-/// Runs this test alone in a process of its own.
-fn in_child(test: &str, variable: &str) {
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--ignored"])
-        .env(variable, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{test} in a child: {status}");
+/// Whether this process runs nothing but one test. If not, it is run in a process that does, where it has to
+/// pass.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "BATCHWEAVE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    let passed = child.status.success() && said.contains("1 passed");
+    assert!(passed, "{test} alone: {}: {said}{}", child.status, String::from_utf8_lossy(&child.stderr));
+    false
 }
 
 /// Reads step 1 of a store in every way that there is; the first error.

@@ -13,7 +13,7 @@ use batchweave_sim::{Memory, Seeded};
 use parking_lot::Mutex;
 
 use crate::support::{PATH, create, options, publish};
-use crate::{Home, MODES, add, consumer, in_child, next, quiet, remote, unsynced};
+use crate::{Home, MODES, add, consumer, is_alone, next, quiet, remote, unsynced};
 
 /// An hour's trainers.
 const CROWD: u64 = 512;
@@ -113,12 +113,10 @@ fn a_crowd_that_begins_to_wait_in_one_instant_is_spread_and_each_keeps_to_its_pr
 
 #[test]
 fn ten_thousand_held_slices_need_few_descriptors() {
-    in_child("crowd::holding_ten_thousand_slices_with_256_descriptors", "BATCHWEAVE_TEST_CHILD");
-}
-
-#[test]
-#[ignore = "runs in a child of `ten_thousand_held_slices_need_few_descriptors`, whose limit it lowers"]
-fn holding_ten_thousand_slices_with_256_descriptors() {
+    // It lowers the limit of its process.
+    if !is_alone("crowd::ten_thousand_held_slices_need_few_descriptors") {
+        return;
+    }
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(256), maximum: hard }).unwrap();
@@ -152,12 +150,10 @@ fn descriptors() -> usize {
 
 #[test]
 fn two_hundred_and_fifty_six_readers_cost_few_descriptors_and_calls_each() {
-    in_child("crowd::reading_by_256_handles", "BATCHWEAVE_TEST_CHILD");
-}
-
-#[test]
-#[ignore = "runs in a child of `two_hundred_and_fifty_six_readers_cost_few_descriptors_and_calls_each`"]
-fn reading_by_256_handles() {
+    // Other tests open files too.
+    if !is_alone("crowd::two_hundred_and_fifty_six_readers_cost_few_descriptors_and_calls_each") {
+        return;
+    }
     let home = Home::new(unsynced());
     let mut producer = home.open(ReadMode::Map).producer("a").unwrap();
     let steps = 64;
