@@ -24,7 +24,7 @@ use crate::log::enclosed::Enclosed;
 use crate::log::open::read_store;
 use crate::name::Name;
 use crate::options::Durability;
-use crate::storage::{Access, Dir, Kind, Names, PROBE_PREFIX, Storage};
+use crate::storage::{Access, Dir, Kind, Names, PROBE_PREFIX, Storage, is_not_empty};
 
 /// How a store is destroyed; see [`destroy`](crate::destroy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -307,9 +307,4 @@ impl Sweep<'_> {
         self.leave(at);
         Ok(())
     }
-}
-
-/// What rmdir(2) says of a directory that has names.
-fn is_not_empty(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
 }

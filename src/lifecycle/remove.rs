@@ -19,7 +19,7 @@ use crate::format::record::Record;
 use crate::id::{Nonce, Segment, Version};
 use crate::limits::LOOK_AGAIN_MAX;
 use crate::log::{Log, may_be_stale, read};
-use crate::storage::{Access, Dir, File};
+use crate::storage::{Access, Dir, File, is_not_empty};
 
 /// What a staged name says of a directory that was moved there since a client keeps something in it.
 pub(super) const REMOVED: &str = "removed";
@@ -205,9 +205,4 @@ impl<'l> Remover<'l> {
         tracing::info!(%segment, "a removed segment's directory holds other names, so it stays for now");
         Ok(())
     }
-}
-
-/// What rmdir(2) says of a directory that has names.
-fn is_not_empty(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
 }

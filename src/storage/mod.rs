@@ -335,6 +335,11 @@ pub(crate) fn absent_is_fine(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// What rmdir(2) says of a directory that has names.
+pub(crate) fn is_not_empty(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
+}
+
 /// Writes all of `bytes` at `offset`: short writes are looped (R3).
 ///
 /// # Errors

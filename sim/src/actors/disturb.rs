@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave::format::names::parse_beside;
 use batchweave::storage::Storage;
 use batchweave::{Counts, ReclaimOptions, Settings, Step, Store};
 
@@ -142,7 +143,12 @@ fn remove_passed(memory: &Memory, stage: &Stage) -> std::io::Result<()> {
     for segment in numbers(memory.list(&log)?).into_iter().filter(|segment| segment + 2 <= newest) {
         let name = format!("{segment:012}");
         let dir = memory.open_dir(&log, &name)?;
-        for version in memory.list(&dir)? {
+        let held = memory.list(&dir)?;
+        // A staged file beside its place: a reclaim moves it back first (R9), so this one comes later.
+        if held.iter().any(|name| parse_beside(name).is_some()) {
+            continue;
+        }
+        for version in held {
             memory.remove(&dir, version.to_str().unwrap_or_default())?;
         }
         memory.remove_dir(&log, &name)?;
