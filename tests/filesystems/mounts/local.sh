@@ -3,7 +3,7 @@
 packages() {
   case $KIND in
     xfs | xfs-power) echo xfsprogs ;;
-    btrfs) echo btrfs-progs ;;
+    btrfs | small-quota) echo btrfs-progs ;;
     exfat) echo exfatprogs exfat-fuse ;;
     tmpfs | overlay) ;;
     *) echo e2fsprogs ;;
@@ -15,6 +15,7 @@ commands() {
     xfs) echo mkfs.xfs ;;
     xfs-power) echo mkfs.xfs losetup ;;
     btrfs) echo mkfs.btrfs ;;
+    small-quota) echo mkfs.btrfs btrfs ;;
     exfat) echo mkfs.exfat mount.exfat-fuse losetup /dev/fuse ;;
     tmpfs | overlay) ;;
     ext4-power) echo mkfs.ext4 losetup ;;
@@ -70,6 +71,11 @@ start() {
       ;;
     small-bytes) image 24M mkfs.ext4 -q -F ;;
     small-inodes) image 256M mkfs.ext4 -q -F -N 1024 ;;
+    small-quota)
+      image 256M mkfs.btrfs -q -f
+      btrfs quota enable "$A"
+      btrfs qgroup limit 24M "$A"
+      ;;
     read-only) image 256M mkfs.ext4 -q -F ;;
     ext4-power) power mkfs.ext4 -q -F; return ;;
     xfs-power) power mkfs.xfs -q -f; return ;;

@@ -1,6 +1,7 @@
-//! A small disk that runs full, of bytes or of inodes.
+//! A small disk that runs full, of bytes or of inodes; or a quota, of which a disk's free space says nothing.
 //!
-//! - Producers are told `Full` while a margin is left, and again when nothing is.
+//! - Producers are told `Full` while a margin is left, and again when nothing is. A quota leaves no margin: what
+//!   is there for a checkpoint is what the part that didn't fit has given back.
 //! - A checkpoint can still be written then, and a reclaim: of inodes the ballast has one, so where others
 //!   have taken all of them the reclaim may be told `Full` until there is one again.
 //! - With room again all goes on; what was acknowledged is there, once, and nothing else.
@@ -22,6 +23,7 @@ const GROUP: &str = "job";
 pub(crate) enum Short {
     Bytes,
     Inodes,
+    Quota,
 }
 
 pub(crate) fn full(directory: &Path, short: Short) -> Result<String> {
@@ -29,14 +31,14 @@ pub(crate) fn full(directory: &Path, short: Short) -> Result<String> {
     let store = Store::create(&path, part::options())?;
     let mut producer = store.producer("tok")?;
     let run = store.group(GROUP)?.begin(Start::Beginning)?;
+    let fill = directory.join("fill");
+    fs::create_dir(&fill)?;
     let kept = until_full(&mut producer)?;
-    if !kept.contains("kept from parts") {
-        return Err(format!("no margin was kept from parts: {kept}").into());
+    if kept.contains("kept from parts") == (short == Short::Quota) {
+        return Err(format!("what was kept from parts isn't what could be known: {kept}").into());
     }
     let acknowledged = producer.next_sequence().get();
     // Somebody else takes what is left.
-    let fill = directory.join("fill");
-    fs::create_dir(&fill)?;
     fill_up(&fill, short)?;
     until_full(&mut producer)?;
     let mut consumer = run.consumer(Share::WHOLE)?;
@@ -92,7 +94,7 @@ fn until_full(producer: &mut Producer) -> Result<String> {
     Err(format!("{PARTS_MAX} parts, and the disk isn't full").into())
 }
 
-/// Takes all bytes, or all inodes.
+/// Takes all bytes, or all inodes. What a quota has left stays: nothing is kept there for a checkpoint.
 fn fill_up(directory: &Path, short: Short) -> Result<()> {
     let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
     let filled = match short {
@@ -114,6 +116,7 @@ fn fill_up(directory: &Path, short: Short) -> Result<()> {
                 (0..PARTS_MAX).map(|number| File::create(directory.join(number.to_string())).map(drop));
             made.collect()
         }
+        Short::Quota => return Ok(()),
     };
     match filled {
         Err(error) if is_full(&error) => Ok(()),
