@@ -31,6 +31,44 @@ use crate::store::Store;
 /// isn't recorded.
 const ZSTD_LEVEL: i32 = 3;
 
+/// What is copied, and whereto it may be; see [`Store::copy_to`].
+///
+/// ```
+/// use batchweave::{CopyOptions, Step};
+/// let newest = CopyOptions::new().steps(Step::new(1000)..Step::new(2000));
+/// # assert_eq!(newest.steps.unwrap().start, Step::new(1000));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// The steps (default: all that are retained).
+    pub steps: Option<Range<Step>>,
+    /// As [`Options::allow_unknown_fuse`](crate::Options::allow_unknown_fuse), for where the copy is made
+    /// (default false).
+    pub allow_unknown_fuse: bool,
+}
+
+impl CopyOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`CopyOptions::steps`].
+    #[must_use]
+    pub fn steps(mut self, steps: Range<Step>) -> Self {
+        self.steps = Some(steps);
+        self
+    }
+
+    /// Sets [`CopyOptions::allow_unknown_fuse`].
+    #[must_use]
+    pub fn allow_unknown_fuse(mut self, allow: bool) -> Self {
+        self.allow_unknown_fuse = allow;
+        self
+    }
+}
+
 /// What a copy holds; see [`Store::copy_to`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -54,7 +92,7 @@ pub struct Copied {
 }
 
 impl Store {
-    /// Copies steps into a new store: those of the range, or all that are retained. It has the same options,
+    /// Copies steps into a new store, which has the same options as this one,
     /// an identity of its own, and the source's as its [origin](crate::Info::origin); its first step is 0.
     ///
     /// - Slices, their counts, attachments, metadata and producers' states are the same, byte for byte, and
@@ -75,7 +113,7 @@ impl Store {
     /// `Io`.
     ///
     /// ```
-    /// use batchweave::{Counts, Options, Step, Store};
+    /// use batchweave::{CopyOptions, Counts, Options, Step, Store};
     /// # fn main() -> batchweave::Result<()> {
     /// # let directory = tempfile::tempdir()?;
     /// # let root = directory.path().join("train");
@@ -87,7 +125,7 @@ impl Store {
     ///     producer.publish_now(draft, [byte])?;
     /// }
     /// let dest = directory.path().join("some");
-    /// store.copy_to(&dest, Some(Step::new(2)..Step::new(4)))?;
+    /// store.copy_to(&dest, CopyOptions::new().steps(Step::new(2)..Step::new(4)))?;
     ///
     /// let copy = Store::open(&dest)?;
     /// assert_eq!(copy.info()?.origin, Some(store.uuid()));
@@ -96,18 +134,20 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn copy_to(&self, dest: impl AsRef<Path>, steps: Option<Range<Step>>) -> Result<Copied> {
+    pub fn copy_to(&self, dest: impl AsRef<Path>, options: CopyOptions) -> Result<Copied> {
         let (log, dest) = (self.log(), dest.as_ref());
-        let plan = Plan::of(log, steps)?;
+        let made_as = self.options().allow_unknown_fuse(options.allow_unknown_fuse);
+        let plan = Plan::of(log, options.steps)?;
         let seams = Seams { storage: Arc::clone(&log.outside), env: Arc::clone(&log.env) };
-        check_free(dest, &seams)?;
+        check_free(dest, &seams, self.uuid())?;
         let partial = partial_of(dest)?;
         if let Found::Store(_) = look(&partial, &seams)? {
             let what = "there is an unfinished copy: one was interrupted, or another one is under way";
             return Err(Error::new(ErrorKind::Invalid, what).at(partial));
         }
         let settings = Settings::default();
-        let made = create::create_of(&partial, self.options(), &seams, &settings, self.uuid())?;
+        let made = create::create_of(&partial, &made_as, &seams, &settings, self.uuid())
+            .inspect_err(|_| remove_empty(&partial, &seams))?;
         let uuid = made.identity.uuid;
         let copied = fill(self, &plan, Arc::new(made)).and_then(|copied| {
             move_in(&partial, dest, &seams, uuid, self.options().durability)?;
@@ -251,9 +291,12 @@ fn look(path: &Path, seams: &Seams) -> Result<Found> {
 }
 
 /// Refuses a place at which there is anything but an empty directory.
-fn check_free(dest: &Path, seams: &Seams) -> Result<()> {
+fn check_free(dest: &Path, seams: &Seams, source: StoreUuid) -> Result<()> {
     let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, what).at(dest));
     match look(dest, seams)? {
+        Found::Store(found) if found.identity.origin == source => {
+            refuse("there is a copy of this store already".to_owned())
+        }
         Found::Store(_) => refuse("there is a store already".to_owned()),
         Found::Nothing => Ok(()),
         Found::NoStore(root) => {
@@ -305,13 +348,15 @@ fn move_in(
 /// Removes a copy that won't be finished; what can't be removed is litter in a place of its own.
 fn discard(partial: &Path, seams: &Seams, uuid: StoreUuid) {
     let own = matches!(look(partial, seams), Ok(Found::Store(found)) if found.identity.uuid == uuid);
-    if !own {
-        return;
+    if own && destroy::destroy(partial, &seams.storage, DestroyOptions::new()).is_ok() {
+        remove_empty(partial, seams);
     }
-    let removed = destroy::destroy(partial, &seams.storage, DestroyOptions::new());
+}
+
+/// Removes the directory of a copy that holds nothing.
+fn remove_empty(partial: &Path, seams: &Seams) {
     let parent = partial.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(name) = partial.file_name().and_then(|name| name.to_str())
-        && removed.is_ok()
         && let Ok(parent) = seams.storage.open_root(parent.unwrap_or(Path::new(".")))
     {
         let _ = seams.storage.remove_dir(&parent, name);

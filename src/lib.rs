@@ -131,7 +131,7 @@ pub mod storage;
 mod storage;
 
 pub use consumer::{Batch, Batches, Consumer, ConsumerOptions, Location, Next, Slice};
-pub use copy::Copied;
+pub use copy::{Copied, CopyOptions};
 pub use doctor::{
     Advice, Costs, Diagnosis, Freshness, PeerReport, Peers, Race, Weight, doctor, doctor_with_peers,
 };

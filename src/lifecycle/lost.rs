@@ -290,5 +290,7 @@ fn sync(log: &Log, dir: &Dir, name: &str) -> Result<()> {
         return Ok(());
     }
     let failed = |error| Error::io("can't sync a directory", error).at(log.path_of([name]));
-    log.storage.sync_dir(dir).map_err(failed)
+    log.storage.sync_dir(dir).map_err(failed)?;
+    // A dead disk may say that it has synced a directory, but it opens none (XFS, once it has shut down).
+    log.directory(name).map(drop).map_err(failed)
 }

@@ -155,6 +155,8 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(error) => return Err(failed(error)),
         }
+        // A dead disk may say that it has synced a directory, but it opens none (XFS, once it has shut down).
+        self.storage.open_root(&self.path).map_err(failed)?;
         self.secured.store(true, Ordering::Release);
         Ok(())
     }

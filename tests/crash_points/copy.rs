@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use batchweave::storage::Storage;
-use batchweave::{DestroyOptions, Durability, Options, Primitive, Settings, Step, Store};
+use batchweave::{
+    CopyOptions, DestroyOptions, Durability, ErrorKind, Options, Primitive, Settings, Step, Store,
+};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded};
 use parking_lot::Mutex;
 
@@ -103,7 +105,7 @@ fn check_copying(disk: &Memory, how: &str) {
 fn copy_everywhere(options: Options, primitive: Primitive) -> u64 {
     let disk = prepared(options, primitive);
     let synced = options.durability == Durability::Synced;
-    let copy = |store: Store| drop(store.copy_to(DEST, None).unwrap());
+    let copy = |store: Store| drop(store.copy_to(DEST, CopyOptions::new()).unwrap());
     let points = stop_everywhere(&disk, primitive, synced, copy, check_copying);
     check_copy(&disk, "at the end");
     if synced {
@@ -146,7 +148,7 @@ fn the_last_rename_fails_or_its_reply_is_lost() {
         } else {
             plan.fail(rename, batchweave_sim::errno::EIO)
         });
-        let copied = store.copy_to(DEST, None);
+        let copied = store.copy_to(DEST, CopyOptions::new());
         if lost {
             assert_eq!(copied.unwrap().steps, STEPS);
             check_copy(&disk, "a lost reply");
@@ -245,4 +247,17 @@ fn a_destroy_leaves_what_a_client_keeps_of_a_file_that_was_open() {
     let report = batchweave::destroy_on(Path::new(PATH), &storage, DestroyOptions::new()).unwrap();
     assert!(report.resumed && report.left.is_empty(), "{report:?}");
     assert!(disk.list(&disk.open_root(Path::new(PATH)).unwrap()).unwrap().is_empty());
+}
+
+#[test]
+fn where_no_store_may_live_no_copy_is_begun() {
+    let disk = prepared(options(), Primitive::Link);
+    let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
+    let store = open_with(process.clone(), 50, &Settings::new()).unwrap();
+    // It has no primitive at all.
+    let plan = mount_with(Primitive::RenameDirectory);
+    process.set_plan(plan.fail(Match::method(Method::Rename), batchweave_sim::errno::EPERM));
+    let error = store.copy_to(DEST, CopyOptions::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(disk.open_root(Path::new(PARTIAL)).is_err(), "its directory is removed again");
 }

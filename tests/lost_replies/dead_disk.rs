@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use batchweave::{Position, Result, Settings, Start, Store};
+use batchweave::storage::{Access, Storage, write_all_at};
+use batchweave::{CopyOptions, Position, RepairOptions, Result, Settings, Start, Store};
 use batchweave_sim::{Fault, Match, Memory, Method, Plan, Seeded, errno};
 
 use crate::support::*;
@@ -28,16 +29,27 @@ fn dying_in(call: u64) -> Plan {
 }
 
 fn dies_in_each_call(disk: &Memory, act: impl Fn(&Store) -> Result<()>, is_done: impl Fn(&Store) -> bool) {
+    let open_it = |process: Arc<Fault>| open_with(process, 2, &Settings::new()).unwrap();
+    dies_in_each_call_of(disk, open_it, |store, _| act(store), |disk| is_done(&open(disk, 3).unwrap()));
+}
+
+/// As [`dies_in_each_call`], of a process that has begun with something, which may be nothing at all.
+fn dies_in_each_call_of<B>(
+    disk: &Memory,
+    begin: impl Fn(Arc<Fault>) -> B,
+    act: impl Fn(&B, Arc<Fault>) -> Result<()>,
+    is_done: impl Fn(Memory) -> bool,
+) {
     for call in 1.. {
         let disk = disk.fork();
         let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
-        let store = open_with(process.clone(), 2, &Settings::new()).unwrap();
+        let begun = begin(process.clone());
         let before = process.calls();
         process.set_plan(dying_in(call));
-        let acted = act(&store);
+        let acted = act(&begun, process.clone());
         let calls = process.calls() - before;
         disk.power_cut();
-        let is_done = is_done(&open(disk, 3).unwrap());
+        let is_done = is_done(disk);
         let last = || process.trace()[(before + call - 1) as usize].to_string();
         assert!(is_done || acted.is_err(), "acknowledged and lost: the disk died in call {call}, {}", last());
         if calls < call {
@@ -53,6 +65,12 @@ fn prepared() -> (Memory, Arc<Fault>, Store) {
     let process = Arc::new(Fault::new(Arc::new(disk.clone()), Plan::new()));
     let store = open_with(process.clone(), 5, &Settings::new()).unwrap();
     (disk, process, store)
+}
+
+#[test]
+fn a_store_is_said_to_be_created_by_a_living_disk_only() {
+    let create_it = |(): &(), process: Arc<Fault>| create(process, 1, options(), &Settings::new()).map(drop);
+    dies_in_each_call_of(&Memory::new(), drop, create_it, |disk| open(disk, 3).is_ok());
 }
 
 #[test]
@@ -87,10 +105,29 @@ fn a_copy_is_acknowledged_by_a_living_disk_only() {
     let (disk, _, store) = prepared();
     drop(store);
     let copy = Path::new("/copy");
-    let act = |store: &Store| store.copy_to(copy, None).map(drop);
+    let act = |store: &Store| store.copy_to(copy, CopyOptions::new()).map(drop);
     dies_in_each_call(&disk, act, |store| {
         // Through this store's disk, on which the copy is.
         let disk = store.inner().outside.clone();
         Store::open_on(copy, disk, Arc::new(Seeded::new(7)), &Settings::new()).is_ok()
     });
+}
+
+/// Overwrites a file's first bytes, for good.
+fn damage(disk: &Memory, directory: &str, name: &str) {
+    let directory = disk.open_root(format!("{PATH}/{directory}").as_ref()).unwrap();
+    let file = disk.open(&directory, name, Access::Update).unwrap();
+    write_all_at(disk, &file, &[0xa5; 7], 0).unwrap();
+    disk.write_back();
+}
+
+#[test]
+fn a_repair_is_acknowledged_by_a_living_disk_only() {
+    let (disk, _) = super::prepared(40, Plan::new());
+    let repair = |store: &Store| store.repair(RepairOptions::new().confirm(true)).map(drop);
+    for (directory, name) in [("index", "000000000001"), ("log/000000000002", "00000000000000000039")] {
+        let broken = disk.fork();
+        damage(&broken, directory, name);
+        dies_in_each_call(&broken, repair, |store| store.info().is_ok());
+    }
 }

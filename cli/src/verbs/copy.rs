@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use batchweave::{Copied, Step, Store};
+use batchweave::{Copied, CopyOptions, Step, Store};
 use serde::Serialize;
 
 use crate::failure::{Answer, Failure};
@@ -29,6 +29,10 @@ pub(crate) struct Copy {
     /// The first step, and the first one that isn't copied; without it all that are retained
     #[arg(long, value_name = "A..B")]
     steps: Option<Steps>,
+    /// Let the copy be on a FUSE filesystem that isn't known to keep creation exclusive, or on sshfs (with
+    /// -o dir_cache=no)
+    #[arg(long)]
+    allow_unknown_fuse: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -71,8 +75,9 @@ impl fmt::Display for Made {
 
 impl Copy {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let steps = self.steps.clone().map(|Steps(range)| range);
-        let copied = Store::open(&self.root)?.copy_to(&self.dest, steps)?;
+        let mut options = CopyOptions::new().allow_unknown_fuse(self.allow_unknown_fuse);
+        options.steps = self.steps.clone().map(|Steps(range)| range);
+        let copied = Store::open(&self.root)?.copy_to(&self.dest, options)?;
         output::print(&Made { root: path_text(&self.dest), copied }, self.format)?;
         Ok(Answer::Yes)
     }

@@ -130,5 +130,6 @@ fn what_cannot_be_copied_is_refused_and_leaves_nothing() {
     run(args!["copy", store.path(), dest]).failed(11);
     assert!(!dest.exists() && !place.path().join("copy.partial").exists());
     copy(&dest, "0..2").good();
+    assert!(copy(&dest, "0..2").failed(17).contains("a copy of this store already"));
     assert_eq!(run(args!["verify", dest, "--json"]).fact()["clean"], true);
 }

@@ -1,7 +1,7 @@
 //! A small disk that runs full, of bytes or of inodes; or a quota, of which a disk's free space says nothing.
 //!
-//! - Producers are told `Full` while a margin is left, and again when nothing is. A quota leaves no margin: what
-//!   is there for a checkpoint is what the part that didn't fit has given back.
+//! - Producers are told `Full` while a margin is left, and again when nothing is. A quota leaves no margin:
+//!   what is there for a checkpoint is what the part that didn't fit has given back.
 //! - A checkpoint can still be written then, and a reclaim: of inodes the ballast has one, so where others
 //!   have taken all of them the reclaim may be told `Full` until there is one again.
 //! - With room again all goes on; what was acknowledged is there, once, and nothing else.

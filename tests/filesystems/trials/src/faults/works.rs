@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use batchweave::{ErrorKind, Next, Producer, ReadMode, ReclaimOptions, Settings, Share, Start, Step, Store};
+use batchweave::{
+    CopyOptions, ErrorKind, Next, Producer, ReadMode, ReclaimOptions, Settings, Share, Start, Step, Store,
+};
 
 use super::case::{Case, NAME, options};
 use crate::{Result, judge, part};
@@ -143,17 +145,17 @@ fn read_from(case: &Case<'_>, arm: Arm<'_>, path: &Path, settings: &Settings) ->
 /// there, whole.
 fn copy(case: &Case<'_>, arm: Arm<'_>) -> Result<()> {
     let store = case.open()?;
-    // Of a type that is known: a copy can't be told to accept another.
     let dest = case.place.case();
-    let to = dest.at_b();
+    let to = dest.path.clone();
+    let copy = || store.copy_to(&to, CopyOptions::new().allow_unknown_fuse(true)).map(drop);
     arm()?;
     let mut is_said_again = false;
     case.insist("the copy", || {
         let is_said_again = std::mem::replace(&mut is_said_again, true);
-        store.copy_to(&to, None).map(drop).or_else(|error| match error.kind() {
+        copy().or_else(|error| match error.kind() {
             ErrorKind::Invalid if error.path().is_some_and(|path| path != to) => {
                 batchweave::destroy(error.path().unwrap_or(&to), batchweave::DestroyOptions::new())?;
-                store.copy_to(&to, None).map(drop)
+                copy()
             }
             ErrorKind::Invalid if is_said_again => Ok(()),
             _ => Err(error),
