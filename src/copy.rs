@@ -92,8 +92,8 @@ pub struct Copied {
 }
 
 impl Store {
-    /// Copies steps into a new store, which has the same options as this one,
-    /// an identity of its own, and the source's as its [origin](crate::Info::origin); its first step is 0.
+    /// Copies steps into a new store, which has the same options as this one, an identity of its own, and the
+    /// source's as its [origin](crate::Info::origin); its first step is 0.
     ///
     /// - Slices, their counts, attachments, metadata and producers' states are the same, byte for byte, and
     ///   so is the order of parts. Steps that are [skipped](Store::skip) are left out.

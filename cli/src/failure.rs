@@ -31,6 +31,7 @@ Exit codes:
   17  invalid      the store isn't there, or can't do what was asked; nothing was changed
   18  full         no room: bytes, inodes, quota or a bound of the store
   19  timeout      waited as long as was asked for
+ 130  doctor or bench was interrupted, and has removed what it had made
 
 Example:
   batchweave init /lustre/run7/train --divisor 32

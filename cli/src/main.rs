@@ -9,11 +9,13 @@
 
 mod bench;
 mod failure;
+mod interrupt;
 mod logging;
 mod output;
 mod verbs;
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -79,7 +81,11 @@ fn main() -> ExitCode {
     logging::start(&verbosity);
     match run(verb, &verbosity) {
         Ok(answer) => answer.into(),
-        Err(failure) => failure.say().into(),
+        Err(failure) => {
+            let code = failure.say();
+            let is_interrupted = interrupt::stop().load(Ordering::Relaxed);
+            if is_interrupted { interrupt::EXIT_CODE } else { code }.into()
+        }
     }
 }
 

@@ -8,6 +8,8 @@
 mod bench;
 #[path = "command/copy.rs"]
 mod copy;
+#[path = "command/interrupted.rs"]
+mod interrupted;
 #[path = "command/lifecycle.rs"]
 mod lifecycle;
 

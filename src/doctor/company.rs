@@ -8,6 +8,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Peers;
@@ -26,6 +28,7 @@ pub(super) struct Company<'a> {
     pub(super) seat: u32,
     pub(super) count: u32,
     timeout: Duration,
+    stop: Arc<AtomicBool>,
     /// Meetings so far.
     met: u64,
 }
@@ -55,6 +58,7 @@ impl<'a> Company<'a> {
             seat: 0,
             count: peers.count,
             timeout: peers.timeout,
+            stop: Arc::clone(&peers.stop),
             met: 0,
         };
         let failed = |error| Error::io("can't take a seat", error).at(&company.path);
@@ -115,7 +119,7 @@ impl<'a> Company<'a> {
                 if let Some(word) = self.word_of(seat).map_err(|error| self.failed(error))? {
                     break word;
                 }
-                if self.env.now() >= until {
+                if self.is_over(until) {
                     return Err(self.nobody_came(seat));
                 }
                 self.env.sleep(pause);
@@ -128,6 +132,11 @@ impl<'a> Company<'a> {
         }
         self.met = self.met.saturating_add(1);
         Ok(words)
+    }
+
+    /// Whether nobody is waited for any more.
+    fn is_over(&self, until: Duration) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.env.now() >= until
     }
 
     fn leave_word(&self, word: &[u8]) -> io::Result<()> {
@@ -182,7 +191,7 @@ impl<'a> Company<'a> {
         let until = self.env.now().saturating_add(self.timeout);
         let last = self.met.saturating_sub(1);
         for seat in 1..self.count {
-            while is_there(self.storage, &self.room()?, &seat_name(seat))? && self.env.now() < until {
+            while is_there(self.storage, &self.room()?, &seat_name(seat))? && !self.is_over(until) {
                 self.env.sleep(PAUSE);
             }
         }
@@ -207,16 +216,22 @@ impl<'a> Company<'a> {
     }
 
     fn nobody_came(&self, seat: u32) -> Error {
-        let seconds = self.timeout.as_secs();
-        let what = if self.met == 0 {
+        let (seconds, number) = (self.timeout.as_secs(), seat.saturating_add(1));
+        let what = if self.stop.load(Ordering::Relaxed) {
+            format!("stopped while it waited for number {number} of {}", self.count)
+        } else if self.met == 0 {
             format!(
-                "waited {seconds} s for {} in all, and number {} didn't come: start it on each node at \
+                "waited {seconds} s for {} in all, and number {number} didn't come: start it on each node at \
                  about the same time, with the same directory",
-                self.count,
-                seat.saturating_add(1)
+                self.count
             )
         } else {
-            format!("number {} of {} hasn't gone on for {seconds} s", seat.saturating_add(1), self.count)
+            format!(
+                "number {number} of {} hasn't gone on for {seconds} s: if it isn't running any more, {} was \
+                 left by one that was killed, so remove it",
+                self.count,
+                self.path.display()
+            )
         };
         Error::new(ErrorKind::Timeout, what).at(&self.path)
     }

@@ -12,6 +12,8 @@ mod trials;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -53,6 +55,7 @@ pub struct Peers {
     count: u32,
     timeout: Duration,
     room: String,
+    stop: Arc<AtomicBool>,
 }
 
 impl Peers {
@@ -61,12 +64,20 @@ impl Peers {
 
     /// So many in all, this one among them: 2 for two nodes.
     pub fn new(count: u32) -> Self {
-        Self { count, timeout: Duration::from_secs(60), room: ".doctor-peers".to_owned() }
+        let (timeout, room) = (Duration::from_secs(60), ".doctor-peers".to_owned());
+        Self { count, timeout, room, stop: Arc::default() }
     }
 
     /// How long each waits for another (default 60 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// What ends the waits for others before their time once it is true, for a handler of Ctrl-C: the call
+    /// removes what it has made, and fails by `Timeout`.
+    pub fn stop(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
         self
     }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::offer::{Load, Policy, Told};
 use super::rounds::{Progress, quantile};
 use super::{Result, check_room};
+use crate::interrupt;
 
 /// A small store each, one at a time.
 const BYTES_NEEDED: u64 = 256 << 20;
@@ -146,7 +147,7 @@ pub(super) fn measure(dir: &Path, producers: &[Producers], load: &Load) -> Resul
 }
 
 fn one(dir: &Path, producers: usize, policy: Policy, load: &Load) -> Result<Row> {
-    let made = tempfile::Builder::new().prefix("batchweave-bench-").tempdir_in(dir);
+    let made = interrupt::directory("batchweave-bench-", dir);
     let directory = made.map_err(|error| format!("can't make a directory in {}: {error}", dir.display()))?;
     let root = directory.path().join("store");
     drop(Store::create(&root, Options::new())?);

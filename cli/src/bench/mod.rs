@@ -5,7 +5,7 @@
 //!   [`rounds`]). `commit` holds policies of when to commit against each other (see [`commit`]).
 //! - The raw calls are in [`raw`], which alone has `unsafe`; what each side does is said in the output.
 //! - Everything is made in a private directory under the one given, and removed at the end, also after an
-//!   error.
+//!   error or a signal.
 //! - The only place of the command that goes below the public API, through the library's feature `internals`.
 
 mod commit;
@@ -24,6 +24,8 @@ use batchweave::env::{Env, System};
 use batchweave::{MountClass, Options, doctor};
 use clap::{Args, Subcommand};
 use tempfile::TempDir;
+
+use crate::interrupt;
 
 use commit::Producers;
 use offer::{Load, Offer};
@@ -136,10 +138,14 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.what {
         What::Basics { dir, child: Some(role), .. } => visible::answer(&dir, role),
         What::Basics { dir, json, rounds, child: None } => {
+            interrupt::watch()?;
             let report = basics(&dir, rounds)?;
             report.print(json)
         }
-        What::Commit { dir, producers, load, json } => commit::measure(&dir, &producers, &load)?.print(json),
+        What::Commit { dir, producers, load, json } => {
+            interrupt::watch()?;
+            commit::measure(&dir, &producers, &load)?.print(json)
+        }
         What::Offer(offer) => offer::run(&offer),
     }
 }
@@ -147,7 +153,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
 fn basics(dir: &Path, rounds: usize) -> Result<Report> {
     let env = System::new();
     check_room(dir, BYTES_NEEDED)?;
-    let made = tempfile::Builder::new().prefix("batchweave-bench-").tempdir_in(dir);
+    let made = interrupt::directory("batchweave-bench-", dir);
     let directory = made.map_err(|error| format!("can't make a directory in {}: {error}", dir.display()))?;
     let found = doctor(directory.path(), &Options::new())?.report;
     if found.class != MountClass::Local {

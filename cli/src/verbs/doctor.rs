@@ -9,6 +9,7 @@ use batchweave::{Costs, Diagnosis, Mount, Options, PeerReport, Peers, Weight, do
 use serde::Serialize;
 
 use crate::failure::{Answer, Failure};
+use crate::interrupt;
 use crate::output::{Format, Output, one_line, path_text};
 
 /// Processes that race for the same names.
@@ -176,6 +177,7 @@ impl Doctor {
     }
 
     fn alone(&self) -> Result<Answer, Failure> {
+        watch()?;
         let options = Options::new().allow_unknown_fuse(self.allow_unknown_fuse);
         let diagnosis = doctor(&self.directory, &options)?;
         let race = if diagnosis.is_fit() { Some(race(&self.directory)?) } else { None };
@@ -184,7 +186,9 @@ impl Doctor {
     }
 
     fn in_company(&self) -> Result<Answer, Failure> {
+        watch()?;
         let mut peers = Peers::new(self.peers).timeout(Duration::from_secs(self.timeout));
+        peers = peers.stop(interrupt::stop());
         if let Some(room) = &self.room {
             peers = peers.room(room);
         }
@@ -192,6 +196,10 @@ impl Doctor {
         let fit = report.refusal.is_none();
         answer(fit, &InCompany { fit, report }, self.format)
     }
+}
+
+fn watch() -> Result<(), Failure> {
+    interrupt::watch().map_err(|source| Failure::Own { what: "can't listen for signals".to_owned(), source })
 }
 
 fn answer(fit: bool, fact: &(impl Serialize + fmt::Display), format: Format) -> Result<Answer, Failure> {
@@ -203,7 +211,7 @@ fn answer(fit: bool, fact: &(impl Serialize + fmt::Display), format: Format) -> 
 fn race(directory: &Path) -> Result<PeerReport, Failure> {
     let failed = |source| Failure::Own { what: "can't have eight processes race".to_owned(), source };
     // A name of its own; the company removes the directory when it parts.
-    let made = tempfile::Builder::new().prefix(".doctor-").tempdir_in(directory).map_err(failed)?;
+    let made = interrupt::directory(".doctor-", directory).map_err(failed)?;
     let room = made.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut others = Vec::new();
     for _ in 1..RACERS {
