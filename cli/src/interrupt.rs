@@ -3,6 +3,7 @@
 //! - SIGINT, SIGTERM and SIGHUP remove what [`directory`] has made, and end the command.
 //! - Before there is anything they only say so by [`stop`], and who waits ends by itself; a second one ends
 //!   the command at once.
+//! - One that whoever has started the command had it ignore stays ignored (nohup, a shell's background).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
 /// As a shell has it for SIGINT.
@@ -20,9 +23,24 @@ const REMOVALS_MAX: usize = 100;
 static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// From now on a signal is heard.
+/// From now on signals are heard.
 pub(crate) fn watch() -> io::Result<()> {
-    ctrlc::set_handler(interrupted).map_err(io::Error::other)
+    let ignored = ignored()?;
+    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut signals = Signals::new(heard)?;
+    let wait = move || signals.forever().for_each(|_| interrupted());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command's own thread; the engine has none of its state"
+    )]
+    std::thread::Builder::new().name("watch-signals".to_owned()).spawn(wait).map(drop)
+}
+
+/// The signals that this process was started to ignore, a bit each from signal 1 on.
+fn ignored() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).map_err(io::Error::other)
 }
 
 /// Whether there was a signal, for who waits.

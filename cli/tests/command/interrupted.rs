@@ -5,10 +5,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{args, *};
 
-/// Begins it, waits until a file is in its directory, and signals the process alone.
+/// Begins it, and signals the process alone once a file is in its directory.
 #[track_caller]
 fn interrupt(arguments: &[&OsStr], dir: &Path, file: &str, signal: Signal) -> Ended {
-    let child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = begin(command(arguments), dir, file);
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let ended = wait(child);
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "something is left; {}", ended.stderr);
+    ended
+}
+
+/// Begins it, and waits until a file is in its directory.
+fn begin(mut command: Command, dir: &Path, file: &str) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let is_there = || {
         let mut made = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
         made.any(|made| made.join(file).exists())
@@ -16,10 +25,7 @@ fn interrupt(arguments: &[&OsStr], dir: &Path, file: &str, signal: Signal) -> En
     while !is_there() {
         std::thread::yield_now();
     }
-    kill_process(Pid::from_child(&child), signal).unwrap();
-    let ended = wait(child);
-    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "something is left; {}", ended.stderr);
-    ended
+    child
 }
 
 #[test]
@@ -52,4 +58,22 @@ fn a_look_at_a_mount_leaves_nothing() {
     // It may be over before it is heard.
     let code = interrupt(args!["doctor", dir], dir, ".", Signal::INT).code;
     assert!([0, 130].contains(&code), "{code}");
+}
+
+#[test]
+fn what_was_to_be_ignored_is() {
+    let place = TempDir::new().unwrap();
+    let dir = place.path();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_batchweave")]);
+    shell.args(args!["doctor", "--peer", dir, "--timeout", "600"]).stdin(Stdio::null());
+    let child = begin(shell, dir, "word-0-0");
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    // Of SIGHUP, SIGINT and SIGTERM.
+    assert_eq!([1, 2, 15].map(|signal| caught >> (signal - 1) & 1), [0, 1, 1]);
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    wait(child).failed(130);
 }
