@@ -59,18 +59,19 @@ impl Store {
         let log = Arc::clone(self.log());
         let signal = log.env.signal();
         let shared = Arc::new(Shared { signal, stop: AtomicBool::new(false), last: Mutex::default() });
-        let (env, of_thread) = (Arc::clone(&log.env), Arc::clone(&shared));
-        let body = Box::new(move || run(&log, options, interval, &of_thread));
-        let task = env.spawn("reclaim", body).map_err(|error| {
+        let (of_log, of_thread) = (Arc::clone(&log), Arc::clone(&shared));
+        let body = Box::new(move || run(&of_log, options, interval, &of_thread));
+        let task = log.env.spawn("reclaim", body).map_err(|error| {
             Error::io("can't start the thread that reclaims in the background", error).at(self.path())
         })?;
-        Ok(Reclaimer { shared, task: Some(task) })
+        Ok(Reclaimer { log, shared, task: Some(task) })
     }
 }
 
 /// A thread that reclaims; see [`Store::reclaim_in_background`]. Dropping it lets a pass that runs come to
 /// its end, and stops it.
 pub struct Reclaimer {
+    log: Arc<Log>,
     shared: Arc<Shared>,
     task: Option<Box<dyn Task>>,
 }
@@ -108,6 +109,10 @@ impl fmt::Debug for Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
+        if self.log.is_forked() {
+            // Its thread is the parent's.
+            return;
+        }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.signal.notify();
         if self.task.take().is_some_and(|task| !task.join()) {

@@ -9,6 +9,8 @@
 
 #[path = "processes/cluster.rs"]
 mod cluster;
+#[path = "processes/forked.rs"]
+mod forked;
 #[path = "processes/lifetimes.rs"]
 mod lifetimes;
 #[expect(dead_code, reason = "what examines crashes in memory isn't needed here")]

@@ -40,6 +40,8 @@ struct Shared {
 
 struct State {
     now: Duration,
+    /// The process that asks.
+    pid: u32,
     random: Random,
     /// Threads that can run, or are in `blocked`.
     threads: usize,
@@ -65,12 +67,18 @@ impl Seeded {
     pub fn new(seed: u64) -> Self {
         let state = State {
             now: Duration::ZERO,
+            pid: 1,
             random: Random::new(seed),
             threads: 1,
             blocked: BTreeMap::new(),
             next: 0,
         };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
+    }
+
+    /// From now on it is a forked child that asks.
+    pub fn fork(&self) {
+        self.shared.state.lock().pid += 1;
     }
 
     /// Moves the clock on; whoever's deadline that passes goes on.
@@ -144,7 +152,11 @@ impl Env for Seeded {
     }
 
     fn who(&self) -> Who {
-        Who { host: "node".to_owned(), pid: 1, job: String::new() }
+        Who { host: "node".to_owned(), pid: self.pid(), job: String::new() }
+    }
+
+    fn pid(&self) -> u32 {
+        self.shared.state.lock().pid
     }
 
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {

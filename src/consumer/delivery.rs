@@ -280,8 +280,9 @@ impl Consumer {
         }
     }
 
-    /// Starts the thread, once, and takes the first look at the log.
+    /// Starts the thread, once, and takes the first look at the log. In a forked child there is no thread.
     fn start(&mut self) -> Result<()> {
+        self.shared.reader.log.check_forked()?;
         if self.started {
             return Ok(());
         }
@@ -306,6 +307,9 @@ impl Consumer {
 
 impl Drop for Consumer {
     fn drop(&mut self) {
+        if self.shared.reader.log.is_forked() {
+            return;
+        }
         self.shared.window.lock().stopped = true;
         self.shared.work.notify();
     }

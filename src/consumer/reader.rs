@@ -162,6 +162,7 @@ impl Reader {
     /// The generation in which a step is visible, for who reads outside a run: as fresh as a run's hand-outs,
     /// if the log's end can be looked at now. A step that is known is read without that.
     pub(crate) fn holding(&self, step: Step) -> Result<Generation> {
+        self.log.check_forked()?;
         if self.horizon().age(self.log.env.now()) > HISTORY_AGE_MAX
             && let Err(error) = self.look_at_once()
         {

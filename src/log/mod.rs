@@ -46,7 +46,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::env::{Env, Exclusive};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::commit::People;
 use crate::format::names;
 use crate::format::store::Identity;
@@ -257,6 +257,29 @@ impl Log {
         let mut bytes = [0; 16];
         self.env.entropy(&mut bytes).map_err(|error| Error::io("can't draw a nonce", error))?;
         Ok(Nonce::new(bytes))
+    }
+
+    /// Whether a fork has brought this handle to another process: its memory, but none of the threads that
+    /// serve it, and perhaps with locks that nobody will ever release.
+    pub fn is_forked(&self) -> bool {
+        self.env.pid() != self.people.pid
+    }
+
+    /// Before anything is taken that might never come back.
+    ///
+    /// # Errors
+    /// `Invalid` in a forked child.
+    pub fn check_forked(&self) -> Result<()> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        let what = format!(
+            "process {} has opened this handle, and a fork can't take it along: process {} has to open the \
+             store anew",
+            self.people.pid,
+            self.env.pid()
+        );
+        Err(Error::new(ErrorKind::Invalid, what).at(&self.path))
     }
 
     /// The people's fields of a commit that is written now.

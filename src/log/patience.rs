@@ -108,6 +108,7 @@ impl Log {
         until: Duration,
         mut attempt: impl FnMut(bool) -> Result<T>,
     ) -> Result<T> {
+        self.check_forked()?;
         let mut outage = Outage::new(&*self.env, doing);
         let mut again = false;
         loop {
@@ -139,6 +140,7 @@ impl Log {
     /// # Errors
     /// As [`Tail::advance`].
     pub fn current_at_once(&self) -> Result<Taken<'_, Tail>> {
+        self.check_forked()?;
         let mut tail = self.tail.take();
         tail.refresh(self);
         tail.advance(self, Care::Answering)?;
@@ -151,6 +153,7 @@ impl Log {
     /// # Errors
     /// Those of the operation.
     pub fn once<T>(&self, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_forked()?;
         self.look_after_held();
         let ended = write();
         if let Err(error) = &ended {

@@ -357,7 +357,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.owned {
+        // In a forked child it is still the parent's.
+        if self.owned && !self.log.is_forked() {
             discard(&self.log, &self.stage, &self.name);
         }
     }

@@ -273,6 +273,9 @@ impl Producer {
     /// Of a commit whose outcome is unknown nothing is given back, nor removed: [`Producer::flush`] tries it
     /// again.
     pub fn withdraw(&mut self) -> Vec<Draft> {
+        if self.log.is_forked() {
+            return Vec::new();
+        }
         let withdrawn = self.queue.withdraw().into_iter().map(|waiting| waiting.draft);
         withdrawn.inspect(|draft| draft.place.come_back()).collect()
     }
@@ -355,6 +358,10 @@ impl Drop for Producer {
     /// Commits what waits, unless that fails, or takes more than a minute, or this thread panics: then it
     /// says what is left.
     fn drop(&mut self) {
+        if self.log.is_forked() {
+            // What waits is the parent's to commit.
+            return;
+        }
         if !std::thread::panicking() && !self.queue.has_failed() && self.queue.check_poison().is_ok() {
             let until = self.log.env.now().saturating_add(DROP_FLUSH_MAX);
             if let Err(error) = self.queue.settle_until(until, |line| line.len() == 0) {

@@ -169,8 +169,9 @@ impl Queue {
     }
 
     /// # Errors
-    /// `Io` once the producer is poisoned.
+    /// `Io` once the producer is poisoned; `Invalid` in a forked child.
     pub(super) fn check_poison(&self) -> Result<()> {
+        self.log.check_forked()?;
         self.line.lock().poison.map_or(Ok(()), |why| Err(self.poisoned(why)))
     }
 
@@ -224,6 +225,7 @@ impl Queue {
 
     /// As [`Queue::settle`]; `Timeout` once `until` is over.
     pub(super) fn settle_until(&self, until: Duration, is_done: impl Fn(&Line) -> bool) -> Result<()> {
+        self.log.check_forked()?;
         loop {
             let seen = self.done.current();
             let has_thread = {

@@ -90,6 +90,8 @@ impl Sink {
 
     /// Writes out what is gathered.
     fn flush(&mut self, log: &Log) -> io::Result<()> {
+        // In a forked child the file is still the parent's.
+        log.check_forked().map_err(io::Error::other)?;
         // A header area that is still empty stays a hole; `finish` writes the header there.
         let only_header = self.start == 0
             && self.buffer.len() as u64 == COMMIT_HEADER_BYTES

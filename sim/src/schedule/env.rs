@@ -58,7 +58,11 @@ impl Env for ProcessEnv {
     }
 
     fn who(&self) -> Who {
-        Who { host: format!("node{}", self.node), pid: self.process as u32 + 1, job: String::new() }
+        Who { host: format!("node{}", self.node), pid: self.pid(), job: String::new() }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process as u32 + 1
     }
 
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
