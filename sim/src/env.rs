@@ -40,8 +40,6 @@ struct Shared {
 
 struct State {
     now: Duration,
-    /// The process that asks.
-    pid: u32,
     random: Random,
     /// Threads that can run, or are in `blocked`.
     threads: usize,
@@ -67,18 +65,12 @@ impl Seeded {
     pub fn new(seed: u64) -> Self {
         let state = State {
             now: Duration::ZERO,
-            pid: 1,
             random: Random::new(seed),
             threads: 1,
             blocked: BTreeMap::new(),
             next: 0,
         };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
-    }
-
-    /// From now on it is a forked child that asks.
-    pub fn fork(&self) {
-        self.shared.state.lock().pid += 1;
     }
 
     /// Moves the clock on; whoever's deadline that passes goes on.
@@ -156,7 +148,7 @@ impl Env for Seeded {
     }
 
     fn pid(&self) -> u32 {
-        self.shared.state.lock().pid
+        1
     }
 
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
