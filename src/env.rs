@@ -54,9 +54,6 @@ pub trait Env: Send + Sync + fmt::Debug {
     /// Who this process is.
     fn who(&self) -> Who;
 
-    /// The process that asks: in a forked child another one than in its parent.
-    fn pid(&self) -> u32;
-
     /// Fills a buffer with random bytes.
     ///
     /// # Errors
@@ -156,10 +153,6 @@ impl Env for System {
         let jobs = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"];
         let job = jobs.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
         Who { host: host.trim().to_owned(), pid: std::process::id(), job }
-    }
-
-    fn pid(&self) -> u32 {
-        std::process::id()
     }
 
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {

@@ -53,7 +53,7 @@ use crate::format::store::Identity;
 use crate::id::{Nonce, Segment, Version};
 use crate::options::{Durability, MountClass, Primitive, ReadMode};
 use crate::planted::{Bug, is_planted};
-use crate::storage::{Dir, File, Pool, Storage};
+use crate::storage::{Dir, File, ForkMark, Pool, Storage};
 use doorbell::Doorbell;
 use index::Indexes;
 use tail::Tail;
@@ -99,6 +99,8 @@ pub struct Log {
     pub puts_beside: AtomicBool,
     /// Who this process is, for the people's fields.
     people: People,
+    /// Tells it from its children.
+    mark: ForkMark,
 }
 
 /// The directories that a handle holds from its beginning.
@@ -262,7 +264,7 @@ impl Log {
     /// Whether a fork has brought this handle to another process: its memory, but none of the threads that
     /// serve it, and perhaps with locks that nobody will ever release.
     pub fn is_forked(&self) -> bool {
-        self.env.pid() != self.people.pid
+        self.mark.is_forked()
     }
 
     /// Before anything is taken that might never come back.
@@ -276,8 +278,8 @@ impl Log {
         let what = format!(
             "process {} has opened this handle, and a fork can't take it along: process {} has to open the \
              store anew",
-            self.people.pid,
-            self.env.pid()
+            self.mark.pid(),
+            std::process::id()
         );
         Err(Error::new(ErrorKind::Invalid, what).at(&self.path))
     }

@@ -18,7 +18,7 @@ use crate::format::commit::People;
 use crate::format::names;
 use crate::format::store::{Identity, STORE_BYTES};
 use crate::options::{MountClass, Primitive, ReadMode, Settings};
-use crate::storage::{Access, Dir, Storage, class_of, read_exact_at};
+use crate::storage::{Access, Dir, ForkMark, Storage, class_of, read_exact_at};
 
 /// What was found where a store was looked for.
 #[derive(Debug)]
@@ -159,6 +159,7 @@ fn open(
         ballast_given: AtomicBool::new(false),
         puts_beside: AtomicBool::new(false),
         people: people(&*env),
+        mark: ForkMark::default(),
         held: parking_lot::Mutex::new(Held { root, log, mounts: 0 }),
         held_is_old: AtomicBool::new(false),
         storage,

@@ -5,6 +5,7 @@
 //!   read as an atomic.
 //! - The size is checked before mapping; what can't be read is found by [`Mapping::populate`], as an error
 //!   value.
+//! - One page isn't a file's: a fork wipes it, so that a child knows itself without a system call.
 
 #![expect(unsafe_code, reason = "mmap and madvise; each block has its SAFETY note")]
 
@@ -13,9 +14,10 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::{Mmap, MmapOptions};
+use rustix::mm::{Advice, madvise};
 
 use super::Word;
 
@@ -74,6 +76,45 @@ impl Deref for Mapping {
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mapping({} bytes)", self.len())
+    }
+}
+
+/// By which a forked child is told from the process that made this.
+#[derive(Debug)]
+pub struct ForkMark {
+    /// None before Linux 4.14, which wipes nothing.
+    page: Option<Mmap>,
+    pid: u32,
+}
+
+impl Default for ForkMark {
+    fn default() -> Self {
+        Self { page: Self::page().ok(), pid: std::process::id() }
+    }
+}
+
+impl ForkMark {
+    /// A page with something in it that a fork wipes (MADV_WIPEONFORK).
+    fn page() -> io::Result<Mmap> {
+        let mut page = MmapOptions::new().len(size_of::<u32>()).map_anon()?;
+        // SAFETY: it is a private mapping of its own, and nothing in it has been shown to anybody yet.
+        unsafe { madvise(page.as_mut_ptr().cast(), page.len(), Advice::LinuxWipeOnFork) }?;
+        page.fill(1);
+        page.make_read_only()
+    }
+
+    /// The process that made it.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether a fork has brought it here.
+    pub fn is_forked(&self) -> bool {
+        let Some(page) = &self.page else { return std::process::id() != self.pid };
+        let word = page.as_ptr().cast::<u32>().cast_mut();
+        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only read, and nobody
+        // writes it any more but the kernel, for a child.
+        unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed) == 0
     }
 }
 

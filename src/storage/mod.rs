@@ -37,7 +37,7 @@ use crate::limits::FILE_COPY_PIECE_BYTES;
 pub use class::class_of;
 pub use counting::{Calls, Counting};
 pub use listing::Names;
-pub use mapping::Mapping;
+pub use mapping::{ForkMark, Mapping};
 pub use pool::{Buffer, Pool};
 pub use posix::Posix;
 pub use probe::{Attempt, Finding, PROBE_PREFIX, Report, probe};

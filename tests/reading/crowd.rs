@@ -38,10 +38,6 @@ impl Env for Diary {
         self.env.who()
     }
 
-    fn pid(&self) -> u32 {
-        self.env.pid()
-    }
-
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
         self.env.entropy(bytes)
     }

@@ -58,11 +58,7 @@ impl Env for ProcessEnv {
     }
 
     fn who(&self) -> Who {
-        Who { host: format!("node{}", self.node), pid: self.pid(), job: String::new() }
-    }
-
-    fn pid(&self) -> u32 {
-        self.process as u32 + 1
+        Who { host: format!("node{}", self.node), pid: self.process as u32 + 1, job: String::new() }
     }
 
     fn entropy(&self, bytes: &mut [u8]) -> io::Result<()> {
