@@ -183,6 +183,7 @@ impl Store {
     /// `Io`: what was removed is gone, and [`destroy`] goes on.
     pub fn destroy(self) -> Result<Destroyed> {
         let log = self.log();
+        log.check_forked()?;
         destroy::destroy(&log.path, &log.outside, DestroyOptions::new())
     }
 }

@@ -52,6 +52,7 @@ impl Store {
     /// # Errors
     /// `Invalid` for an interval of zero; `Io` when the system has no thread for it.
     pub fn reclaim_in_background(&self, options: ReclaimOptions, interval: Duration) -> Result<Reclaimer> {
+        self.log().check_forked()?;
         if interval.is_zero() {
             let what = "a reclaim in the background needs an interval above zero";
             return Err(Error::new(ErrorKind::Invalid, what).at(self.path()));
@@ -110,7 +111,8 @@ impl fmt::Debug for Reclaimer {
 impl Drop for Reclaimer {
     fn drop(&mut self) {
         if self.log.is_forked() {
-            // Its thread is the parent's.
+            // Its thread is the parent's, and its number may be that of another one here by now.
+            std::mem::forget(self.task.take());
             return;
         }
         self.shared.stop.store(true, Ordering::Release);

@@ -31,9 +31,10 @@ use crate::storage::{Counting, Posix, Storage};
 /// Cheap to clone; clones share one tail, one poller, one pool of buffers and one cache of open commits, so
 /// give the threads of a process clones of one handle.
 ///
-/// A fork doesn't take a handle along, nor anything that was made by one: in the child every call is
-/// `Invalid` at once, and what is dropped there stays as it is for the parent. The child opens the store by
-/// itself.
+/// A fork doesn't take a handle along, nor anything that was made by one. In the child every call that reads,
+/// writes or waits is `Invalid` at once, and what is dropped there stays as it is for the parent. Of the
+/// calls that give no error make none there: they may wait for a thread that isn't there. The child opens the
+/// store by itself.
 #[derive(Clone, Debug)]
 pub struct Store {
     reader: Arc<Reader>,

@@ -1,8 +1,9 @@
 //! What a command that is interrupted leaves behind: nothing of its own.
 //!
-//! - SIGINT, SIGTERM and SIGHUP remove what [`directory`] has made, and end the command.
-//! - Before there is anything they only say so by [`stop`], and who waits ends by itself; a second one ends
-//!   the command at once.
+//! - The first SIGINT, SIGTERM or SIGHUP removes what [`directory`] has made, and ends the command; before
+//!   there is anything it only says so by [`stop`], and who waits ends by itself.
+//! - The third ends it at once: a mount may hang. The second may be the same one, which `timeout` and
+//!   launchers send to a process and to its group.
 //! - One that whoever has started the command had it ignore stays ignored (nohup, a shell's background).
 
 use std::io;
@@ -25,22 +26,35 @@ static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// From now on signals are heard.
 pub(crate) fn watch() -> io::Result<()> {
-    let ignored = ignored()?;
+    let ignored = ignored();
     let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let mut signals = Signals::new(heard)?;
-    let wait = move || signals.forever().for_each(|_| interrupted());
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the command's own thread; the engine has none of its state"
-    )]
-    std::thread::Builder::new().name("watch-signals".to_owned()).spawn(wait).map(drop)
+    let wait = move || {
+        for (before, _) in signals.forever().enumerate() {
+            match before {
+                0 => drop(thread("remove", interrupted)),
+                1 => {}
+                _ => exit(EXIT_CODE.into()),
+            }
+        }
+    };
+    thread("watch-signals", wait)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command's own threads; the engine has none of their state"
+)]
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }
 
 /// The signals that this process was started to ignore, a bit each from signal 1 on.
-fn ignored() -> io::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
+fn ignored() -> u64 {
+    // Without /proc there are none.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
-    u64::from_str_radix(mask.trim(), 16).map_err(io::Error::other)
+    u64::from_str_radix(mask.trim(), 16).unwrap_or(0)
 }
 
 /// Whether there was a signal, for who waits.
@@ -61,10 +75,10 @@ pub(crate) fn directory(prefix: &str, within: &Path) -> io::Result<TempDir> {
 }
 
 fn interrupted() {
-    let again = STOP.swap(true, Ordering::Relaxed);
+    STOP.store(true, Ordering::Relaxed);
     let made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     made.iter().for_each(|directory| remove(directory));
-    if again || !made.is_empty() {
+    if !made.is_empty() {
         exit(EXIT_CODE.into());
     }
 }

@@ -4,8 +4,9 @@
 //!   filesystem a store may live on; everything else is looked for in the directory opened anew.
 //! - They go on by *meetings*: each leaves a word, and has those of all others. A word is written under
 //!   another name first, so that none is read half.
-//! - Each removes what it has made. Who waits in vain says where, and what to do.
+//! - Each removes what it has made, and who gives up all that was tried with. Who waits in vain says where, and what to do.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::Peers;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::PROBE_INTERVAL_MIN;
-use crate::storage::{Access, Dir, Storage, absent_is_fine, read_exact_at, write_all_at};
+use crate::storage::{Access, Dir, Kind, Storage, absent_is_fine, read_exact_at, write_all_at};
 
 /// One of them.
 pub(super) struct Company<'a> {
@@ -135,7 +136,7 @@ impl<'a> Company<'a> {
     }
 
     /// Whether nobody is waited for any more.
-    fn is_over(&self, until: Duration) -> bool {
+    pub(super) fn is_over(&self, until: Duration) -> bool {
         self.stop.load(Ordering::Relaxed) || self.env.now() >= until
     }
 
@@ -179,14 +180,24 @@ impl<'a> Company<'a> {
                 return Err(error);
             }
         };
-        self.close().map_err(|error| self.failed(error))?;
-        Ok(report)
+        match self.close() {
+            Ok(true) => Ok(report),
+            Ok(false) => {
+                self.give_up();
+                Err(self.nobody_came(1))
+            }
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Leaves the seat, which says that the last words were read; the first one waits for that of all others.
-    fn close(&self) -> io::Result<()> {
+    /// False if it was stopped meanwhile.
+    fn close(&self) -> io::Result<bool> {
         if self.seat != 0 {
-            return self.remove(&seat_name(self.seat));
+            self.remove(&seat_name(self.seat))?;
+            // Where the first one has gone, this may be the last.
+            let _ = self.storage.remove_dir(self.parent, &self.name);
+            return Ok(true);
         }
         let until = self.env.now().saturating_add(self.timeout);
         let last = self.met.saturating_sub(1);
@@ -195,27 +206,45 @@ impl<'a> Company<'a> {
                 self.env.sleep(PAUSE);
             }
         }
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         for seat in 0..self.count {
             self.remove(&word_name(last, seat))?;
         }
         self.remove(&seat_name(0))?;
-        self.storage.remove_dir(self.parent, &self.name)
+        absent_is_fine(self.storage.remove_dir(self.parent, &self.name)).map(|()| true)
     }
 
-    /// Removes what is one's own, as far as that goes: an error is on its way already.
+    /// Removes all but what the others meet by, as far as that goes: without this one they come to nothing
+    /// more, and an error is on its way already.
     fn give_up(&self) {
-        let words = [self.met.saturating_sub(1), self.met].map(|met| word_name(met, self.seat));
-        for name in words.into_iter().chain([format!("writing-{}", self.seat), seat_name(self.seat)]) {
-            if let Err(error) = self.remove(&name) {
-                tracing::debug!(%error, name, "left behind");
+        if let Err(error) = self.empty().and_then(|()| self.storage.remove_dir(self.parent, &self.name)) {
+            tracing::debug!(%error, room = %self.path.display(), "left behind");
+        }
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        let room = self.room()?;
+        for name in self.storage.list(&room)?.iter().filter_map(OsStr::to_str) {
+            let is_meeting = ["seat-", "word-", "writing-"].iter().any(|kind| name.starts_with(kind));
+            if is_meeting && !name.ends_with(&format!("-{}", self.seat)) {
+                continue;
+            }
+            if self.storage.kind(&room, name)? == Kind::Directory {
+                let within = self.storage.open_dir(&room, name)?;
+                for held in self.storage.list(&within)?.iter().filter_map(OsStr::to_str) {
+                    absent_is_fine(self.storage.remove(&within, held))?;
+                }
+                absent_is_fine(self.storage.remove_dir(&room, name))?;
+            } else {
+                absent_is_fine(self.storage.remove(&room, name))?;
             }
         }
-        if let Err(error) = self.storage.remove_dir(self.parent, &self.name) {
-            tracing::debug!(%error, "the room stays");
-        }
+        Ok(())
     }
 
-    fn nobody_came(&self, seat: u32) -> Error {
+    pub(super) fn nobody_came(&self, seat: u32) -> Error {
         let (seconds, number) = (self.timeout.as_secs(), seat.saturating_add(1));
         let what = if self.stop.load(Ordering::Relaxed) {
             format!("stopped while it waited for number {number} of {}", self.count)

@@ -114,9 +114,10 @@ pub fn doctor(directory: impl AsRef<Path>, options: &Options) -> Result<Diagnosi
 ///
 /// All get the same verdict. They meet in a private directory inside, which the last one removes.
 ///
-/// # Errors `Invalid` for a number of peers outside 2..=[`Peers::MOST`], a room's name that isn't one, no
-/// such directory, or when all seats are taken; `Timeout` when another doesn't come or doesn't go on;
-/// `Full`, `Io`.
+/// # Errors
+/// `Invalid` for a number of peers outside 2..=[`Peers::MOST`], a room's name that isn't one, no such
+/// directory, or when all seats are taken; `Timeout` when another doesn't come or doesn't go on, or by
+/// [`Peers::stop`]; `Full`, `Io`.
 pub fn doctor_with_peers(directory: impl AsRef<Path>, peers: &Peers) -> Result<PeerReport> {
     let path = directory.as_ref();
     let (seams, _) = system();

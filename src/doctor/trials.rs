@@ -290,7 +290,7 @@ fn look(company: &mut Company<'_>, round: u32, changer: u32, awaited: [bool; 3])
         Seen::default()
     } else {
         let gate = own_gate(company.seat);
-        pass(company, &gate)?;
+        pass(company, &gate, changer)?;
         let seen = watch(company, &held, &mark, awaited).map_err(|error| failed(company, error))?;
         company.remove(&gate).map_err(|error| failed(company, error))?;
         seen
@@ -303,13 +303,16 @@ fn look(company: &mut Company<'_>, round: u32, changer: u32, awaited: [bool; 3])
 }
 
 /// Waits until the gate is gone, by making it oneself: no cache has a say in that.
-fn pass(company: &Company<'_>, gate: &str) -> Result<()> {
+fn pass(company: &Company<'_>, gate: &str, changer: u32) -> Result<()> {
     let until = company.env.now().saturating_add(company.timeout());
     loop {
         let room = company.room().map_err(|error| company.failed(error))?;
         match create(company, &room, gate) {
             Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && company.env.now() < until => {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if company.is_over(until) {
+                    return Err(company.nobody_came(changer));
+                }
                 company.env.sleep(PAUSE);
             }
             Err(error) => return Err(company.failed(error)),

@@ -169,6 +169,7 @@ impl Store {
     /// # Errors
     /// `Io` when the store's directory can't be listed; all else that is wrong is in the report.
     pub fn verify(&self, mut progress: impl FnMut(Progress)) -> Result<VerifyReport> {
+        self.log().check_forked()?;
         verify::verify(self.log(), &mut progress)
     }
 }

@@ -132,6 +132,7 @@ impl Draft {
     /// # Errors
     /// `Invalid` after an attachment or an unfinished slice, or beyond 2^32 slices.
     pub fn slice(&mut self) -> Result<SliceWriter<'_>> {
+        self.log.check_forked()?;
         if self.attached {
             return Err(self.invalid("a slice comes before the attachment"));
         }
@@ -184,6 +185,7 @@ impl Draft {
     /// # Errors
     /// `Invalid` the second time or after an unfinished slice; `Full`, `Io`.
     pub fn attach(&mut self, bytes: &[u8]) -> Result<()> {
+        self.log.check_forked()?;
         if self.attached {
             return Err(self.invalid("a draft has one attachment"));
         }
@@ -212,6 +214,7 @@ impl Draft {
     /// # Errors
     /// `Invalid` when it is longer.
     pub fn metadata(&mut self, bytes: &[u8]) -> Result<()> {
+        self.log.check_forked()?;
         if self.completed {
             return Err(self.invalid("the draft was published already: it stays as it is"));
         }
@@ -357,8 +360,9 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // In a forked child it is still the parent's.
-        if self.owned && !self.log.is_forked() {
+        if self.log.is_forked() {
+            self.place.forget();
+        } else if self.owned {
             discard(&self.log, &self.stage, &self.name);
         }
     }

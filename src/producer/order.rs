@@ -23,6 +23,8 @@ struct Line {
 pub(super) struct Place {
     order: Order,
     number: u64,
+    /// Dropping it changes nothing.
+    forgotten: bool,
 }
 
 impl Order {
@@ -32,7 +34,7 @@ impl Order {
         let number = line.next;
         line.next = number.saturating_add(1);
         line.live.push_back(number);
-        Place { order: self.clone(), number }
+        Place { order: self.clone(), number, forgotten: false }
     }
 
     /// How many drafts are live.
@@ -57,6 +59,11 @@ impl Place {
         self.order.0.lock().live.retain(|number| *number != self.number);
     }
 
+    /// In a forked child it is still the parent's, and so is the line, which may be locked for ever.
+    pub(super) fn forget(&mut self) {
+        self.forgotten = true;
+    }
+
     /// Given back: it goes before those that were opened after it again.
     pub(super) fn come_back(&self) {
         let mut line = self.order.0.lock();
@@ -69,6 +76,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.leave();
+        if !self.forgotten {
+            self.leave();
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use memmap2::{Mmap, MmapOptions};
 use rustix::mm::{Advice, madvise};
@@ -96,7 +96,7 @@ impl Default for ForkMark {
 impl ForkMark {
     /// A page with something in it that a fork wipes (MADV_WIPEONFORK).
     fn page() -> io::Result<Mmap> {
-        let mut page = MmapOptions::new().len(size_of::<u32>()).map_anon()?;
+        let mut page = MmapOptions::new().len(1).map_anon()?;
         // SAFETY: it is a private mapping of its own, and nothing in it has been shown to anybody yet.
         unsafe { madvise(page.as_mut_ptr().cast(), page.len(), Advice::LinuxWipeOnFork) }?;
         page.fill(1);
@@ -111,10 +111,9 @@ impl ForkMark {
     /// Whether a fork has brought it here.
     pub fn is_forked(&self) -> bool {
         let Some(page) = &self.page else { return std::process::id() != self.pid };
-        let word = page.as_ptr().cast::<u32>().cast_mut();
-        // SAFETY: a mapping begins at a page, hence aligned, and is 4 bytes long; it is only read, and nobody
-        // writes it any more but the kernel, for a child.
-        unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed) == 0
+        // SAFETY: a mapped byte, which nobody writes any more but the kernel, and that for a child only; read
+        // anew each time.
+        unsafe { page.as_ptr().read_volatile() == 0 }
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use batchweave::{Costs, Diagnosis, Mount, Options, PeerReport, Peers, Weight, doctor, doctor_with_peers};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 
 use crate::failure::{Answer, Failure};
@@ -190,6 +191,11 @@ impl Doctor {
         let mut peers = Peers::new(self.peers).timeout(Duration::from_secs(self.timeout));
         peers = peers.stop(interrupt::stop());
         if let Some(room) = &self.room {
+            // One who races for another process, which has made the room, ends with that.
+            set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| no_race(error.into()))?;
+            if !self.directory.join(room).is_dir() {
+                return Err(no_race(std::io::ErrorKind::NotFound.into()));
+            }
             peers = peers.room(room);
         }
         let report = doctor_with_peers(&self.directory, &peers)?;
@@ -202,6 +208,10 @@ fn watch() -> Result<(), Failure> {
     interrupt::watch().map_err(|source| Failure::Own { what: "can't listen for signals".to_owned(), source })
 }
 
+fn no_race(source: std::io::Error) -> Failure {
+    Failure::Own { what: "can't have eight processes race".to_owned(), source }
+}
+
 fn answer(fit: bool, fact: &(impl Serialize + fmt::Display), format: Format) -> Result<Answer, Failure> {
     Output::verdict(fact, format)?;
     Ok(if fit { Answer::Yes } else { Answer::No })
@@ -209,17 +219,19 @@ fn answer(fit: bool, fact: &(impl Serialize + fmt::Display), format: Format) -> 
 
 /// This process and others of the same program race in a room of their own.
 fn race(directory: &Path) -> Result<PeerReport, Failure> {
-    let failed = |source| Failure::Own { what: "can't have eight processes race".to_owned(), source };
     // A name of its own; the company removes the directory when it parts.
-    let made = interrupt::directory(".doctor-", directory).map_err(failed)?;
+    let made = interrupt::directory(".doctor-", directory).map_err(no_race)?;
     let room = made.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut others = Vec::new();
     for _ in 1..RACERS {
-        others.push(Other::start(directory, &room).map_err(failed)?);
+        others.push(Other::start(directory, &room).map_err(no_race)?);
     }
-    let report = doctor_with_peers(directory, &Peers::new(RACERS).room(room).timeout(RACE_TIMEOUT))?;
+    let report = doctor_with_peers(
+        directory,
+        &Peers::new(RACERS).room(room).timeout(RACE_TIMEOUT).stop(interrupt::stop()),
+    )?;
     for other in others {
-        other.end().map_err(failed)?;
+        other.end().map_err(no_race)?;
     }
     Ok(report)
 }

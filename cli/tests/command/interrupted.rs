@@ -17,12 +17,13 @@ fn interrupt(arguments: &[&OsStr], dir: &Path, file: &str, signal: Signal) -> En
 
 /// Begins it, and waits until a file is in its directory.
 fn begin(mut command: Command, dir: &Path, file: &str) -> Child {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let is_there = || {
         let mut made = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
         made.any(|made| made.join(file).exists())
     };
     while !is_there() {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended before");
         std::thread::yield_now();
     }
     child
@@ -37,6 +38,23 @@ fn a_peer_that_waits_for_another_leaves_nothing() {
         let sentence = interrupt(doctor, dir, "word-0-0", signal).failed(130);
         assert!(sentence.starts_with("stopped while it waited for number 2 of 2"), "{sentence}");
     }
+}
+
+#[test]
+fn peers_that_race_leave_nothing() {
+    let place = TempDir::new().unwrap();
+    let dir = place.path();
+    let doctor = args!["doctor", "--peer", dir, "--timeout", "600"];
+    let one = command(doctor).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let other = begin(command(doctor), dir, "from-0");
+    for peer in [&one, &other] {
+        kill_process(Pid::from_child(peer), Signal::INT).unwrap();
+    }
+    // They may be done before they hear it.
+    for ended in [wait(one), wait(other)] {
+        assert!([0, 130].contains(&ended.code), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "something is left");
 }
 
 #[test]
