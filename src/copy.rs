@@ -141,13 +141,19 @@ impl Store {
         let seams = Seams { storage: Arc::clone(&log.outside), env: Arc::clone(&log.env) };
         check_free(dest, &seams, self.uuid())?;
         let partial = partial_of(dest)?;
-        if let Found::Store(_) = look(&partial, &seams)? {
+        let found = look(&partial, &seams)?;
+        if let Found::Store(_) = found {
             let what = "there is an unfinished copy: one was interrupted, or another one is under way";
             return Err(Error::new(ErrorKind::Invalid, what).at(partial));
         }
+        let refused = |_: &Error| {
+            if matches!(found, Found::Nothing) {
+                remove_empty(&partial, &seams);
+            }
+        };
         let settings = Settings::default();
-        let made = create::create_of(&partial, &made_as, &seams, &settings, self.uuid())
-            .inspect_err(|_| remove_empty(&partial, &seams))?;
+        let made =
+            create::create_of(&partial, &made_as, &seams, &settings, self.uuid()).inspect_err(refused)?;
         let uuid = made.identity.uuid;
         let copied = fill(self, &plan, Arc::new(made)).and_then(|copied| {
             move_in(&partial, dest, &seams, uuid, self.options().durability)?;

@@ -4,7 +4,8 @@
 //!   filesystem a store may live on; everything else is looked for in the directory opened anew.
 //! - They go on by *meetings*: each leaves a word, and has those of all others. A word is written under
 //!   another name first, so that none is read half.
-//! - Each removes what it has made, and who gives up all that was tried with. Who waits in vain says where, and what to do.
+//! - Each removes what it has made, and who gives up all that was tried with. Who waits in vain says where,
+//!   and what to do.
 
 use std::ffi::OsStr;
 use std::io;

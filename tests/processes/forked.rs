@@ -84,8 +84,8 @@ fn a_forked_child_is_told_at_once_and_takes_nothing_from_its_parent() {
     let reclaimer = store.reclaim_in_background(ReclaimOptions::new(), HOUR).unwrap();
     let handles = Handles { store, producer, ticket, draft, run, consumer, reclaimer };
     // SAFETY: what the child shares with threads that it hasn't are the handles, which is what is tried, and
-    // the allocator, which a fork leaves well. The locks of the environment and of stderr other tests hold for
-    // an instant at most; were it this one, the alarm would tell.
+    // the allocator, which a fork leaves well. The locks of the environment and of stderr other tests hold
+    // for an instant at most; were it this one, the alarm would tell.
     #[expect(unsafe_code, reason = "there is no other way to fork")]
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {

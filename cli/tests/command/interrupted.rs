@@ -79,6 +79,24 @@ fn a_look_at_a_mount_leaves_nothing() {
 }
 
 #[test]
+fn who_races_for_another_ends_with_it_and_leaves_nothing() {
+    let place = TempDir::new().unwrap();
+    let dir = place.path();
+    let child = begin(command(args!["doctor", dir]), dir, "seat-0");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!([0, 130].contains(&wait(child).code));
+    // The last of them may end a moment later.
+    let is_empty = || fs::read_dir(dir).unwrap().count() == 0;
+    assert!(
+        (0..1_000_000).any(|_| is_empty() || {
+            std::thread::yield_now();
+            false
+        }),
+        "something is left"
+    );
+}
+
+#[test]
 fn what_was_to_be_ignored_is() {
     let place = TempDir::new().unwrap();
     let dir = place.path();
