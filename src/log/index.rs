@@ -157,7 +157,9 @@ impl Index {
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn version(&self, version: Version) -> Result<VersionEntry> {
-        format::version_entry(self.section(Section::Versions)?, version.slot(self.header.versions))
+        let entry =
+            format::version_entry(self.section(Section::Versions)?, version.slot(self.header.versions));
+        entry.map_err(|error| error.at(&self.path))
     }
 
     /// Where a part of this segment is; none if it isn't in this segment.
@@ -169,7 +171,8 @@ impl Index {
             return Ok(None);
         }
         let place = part.get().saturating_sub(self.header.first_part.get());
-        format::part_entry(self.section(Section::Parts)?, place).map(Some)
+        let entry = format::part_entry(self.section(Section::Parts)?, place);
+        entry.map(Some).map_err(|error| error.at(&self.path))
     }
 
     /// The state at the segment's end.
@@ -177,10 +180,11 @@ impl Index {
     /// # Errors
     /// `Corrupt`, `Unsupported` or `Io`.
     pub fn state(&self, parts_per_step: u32) -> Result<State> {
-        let state = State::decode(self.section(Section::State)?, parts_per_step)?;
+        let state = State::decode(self.section(Section::State)?, parts_per_step);
+        let state = state.map_err(|error| error.at(&self.path))?;
         let end = self.header.segment.next().first_version(self.header.versions);
         if state.next_version != end {
-            return Err(corrupt("its state isn't that of its segment's end"));
+            return Err(corrupt("its state isn't that of its segment's end").at(&self.path));
         }
         Ok(state)
     }
@@ -202,7 +206,8 @@ impl Index {
     /// # Errors
     /// `Corrupt` or `Io`.
     pub fn producer_states(&self) -> Result<Vec<(Name, &[u8])>> {
-        format::producer_states(self.section(Section::ProducerStates)?)
+        let states = format::producer_states(self.section(Section::ProducerStates)?);
+        states.map_err(|error| error.at(&self.path))
     }
 }
 
