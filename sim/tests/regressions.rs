@@ -42,6 +42,7 @@ const FOUND: &[(u64, Option<Shape>, &str)] = &[
     (1_000_277_152, None, "a commit whose only file was removed with a segment was tried for ever"),
     // the simulation's own: no reclaim does so
     (77_002_756, None, "what passes segments removed a staged file that lay beside its place"),
+    (91_002_824, None, "a flush after an error met the closed stream"),
     // reclaimed::a_control_file_that_is_removed_while_it_is_written_is_staged_anew
     (306_714, Some(Shape::Lifecycle), "an index whose staged file was taken for litter wasn't put on NFS"),
     // none yet

@@ -187,7 +187,11 @@ fn publish(
             Some(back) => *back,
             // It is in, or will never be, or can't be told: the same commit again, until it can.
             None => {
-                producer.flush()?;
+                if let Err(error) = producer.flush() {
+                    // What isn't in can't come in any more once the stream is closed.
+                    let closed = !process.is_dead() && stage.is_closed_out(&error, since)?;
+                    return if closed { Err(Trouble::Again) } else { Err(error.into()) };
+                }
                 if producer.next_sequence() == before {
                     return Err(error.into());
                 }
