@@ -159,6 +159,12 @@ impl State {
             return Err(corrupt("an item that every state has is missing or empty"));
         }
         crate::format::check_features("the index", state.features)?;
+        // A floor beyond the end would excuse every file that is missing.
+        let end = state.next_step();
+        let skipped = state.history.skips.last().map(|skip| skip.last.next());
+        if [Some(state.floor), state.closed, skipped].into_iter().flatten().any(|step| step > end) {
+            return Err(corrupt("its floor, its close or a skip lies beyond its end"));
+        }
         Ok(state)
     }
 
