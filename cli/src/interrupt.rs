@@ -16,6 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
+use crate::thread;
+
 /// As a shell has it for SIGINT.
 pub(crate) const EXIT_CODE: u8 = 130;
 /// A directory may be written into while it is removed, though not for long: what is looked for is gone.
@@ -32,21 +34,13 @@ pub(crate) fn watch() -> io::Result<()> {
     let wait = move || {
         for (before, _) in signals.forever().enumerate() {
             match before {
-                0 => drop(thread("remove", interrupted)),
+                0 => drop(thread::spawn("remove", interrupted)),
                 1 => {}
                 _ => exit(EXIT_CODE.into()),
             }
         }
     };
-    thread("watch-signals", wait)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command's own threads; the engine has none of their state"
-)]
-fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+    thread::spawn("watch-signals", wait)
 }
 
 /// The signals that this process was started to ignore, a bit each from signal 1 on.

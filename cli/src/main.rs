@@ -12,6 +12,7 @@ mod failure;
 mod interrupt;
 mod logging;
 mod output;
+mod thread;
 mod verbs;
 
 use std::process::ExitCode;

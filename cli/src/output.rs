@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::thread;
 
 /// How facts are printed.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -110,11 +111,7 @@ pub(crate) fn end_when_closed() -> io::Result<()> {
             }
         }
     };
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the command's own thread; the engine has none of its state"
-    )]
-    std::thread::Builder::new().name("watch-output".to_owned()).spawn(wait).map(drop)
+    thread::spawn("watch-output", wait)
 }
 
 /// A number of bytes for people: exact below 1 KiB, else rounded.

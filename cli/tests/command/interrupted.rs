@@ -5,12 +5,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{args, *};
 
+/// A process's signals of that kind, a bit each from signal 1 on.
+fn signals(process: &str, kind: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap()
+}
+
 /// Signals that a command started by this process hears: under nohup, or in a shell's background, some are
 /// ignored.
 fn heard() -> impl Iterator<Item = Signal> {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
-    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    let ignored = signals("self", "SigIgn:");
     let all = [Signal::TERM, Signal::INT, Signal::HUP].into_iter();
     all.filter(move |signal| ignored >> (signal.as_raw() - 1) & 1 == 0)
 }
@@ -114,9 +119,7 @@ fn what_was_to_be_ignored_is() {
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_batchweave")]);
     shell.args(args!["doctor", "--peer", dir, "--timeout", "600"]).stdin(Stdio::null());
     let child = begin(shell, dir, "word-0-0");
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    let caught = signals(&child.id().to_string(), "SigCgt:");
     assert_eq!([Signal::HUP, Signal::TERM].map(|signal| caught >> (signal.as_raw() - 1) & 1), [0, 1]);
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
